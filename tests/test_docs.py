@@ -14,7 +14,7 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.corpus.storyworld import stories
 from collapselab.models.build import build_config, build_model
-from collapselab.records.published import FIRST
+from collapselab.records.published import FIRST, columns_of
 
 ROOT = Path(__file__).parents[1]
 SMALL = "storyworld:stories=1500,validation=100"
@@ -76,9 +76,9 @@ def write_model(folder: Path) -> None:
 
 def write_published(path: Path) -> None:
     """A table with the columns of the published one, of nine models and made-up numbers."""
-    lines = [",".join(FIRST.columns)]
+    lines = [",".join(columns_of(FIRST))]
     for seed in range(9):
-        cells = {column: str(1 + (7 * seed + 3 * place) % 11) for place, column in enumerate(FIRST.columns)}
+        cells = {column: str(1 + (7 * seed + 3 * place) % 11) for place, column in enumerate(columns_of(FIRST))}
         lines.append(",".join((cells | {"model": f"02x0768_01d{seed}@0"}).values()))
     path.write_text("\n".join(lines))
 

@@ -17,12 +17,12 @@ app.command("analyze")(commands.analyze)
 
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
-    from collapselab.records.published import FIRST
+    from collapselab.records.published import FIRST, columns_of
 
-    lines = [",".join([*FIRST.columns, "dists_mean"])]
+    lines = [",".join([*columns_of(FIRST), "dists_mean"])]
     for depth in (1, 2):
         for seed in range(5):
-            cells = {column: str(1 + 0.1 * seed * depth + 0.01 * i) for i, column in enumerate(FIRST.columns)}
+            cells = {column: str(1 + 0.1 * seed * depth + 0.01 * i) for i, column in enumerate(columns_of(FIRST))}
             cells |= {"model": f"{depth:02}x0064_01d{seed:02}@0", "n_params": str(1000 * depth), "dists_mean": "-1"}
             cells |= {"matches": str(30 + seed), "misses": "70", "val_loss": str(3 - depth + 0.1 * (seed * 7 % 5))}
             lines.append(",".join(cells[column] for column in lines[0].split(",")))

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestCentroid
 from torch import Tensor
 
-from collapselab.core.batch import IGNORED
 from collapselab.core.decisions import Decisions, LinearClassifier, NearestCentre
 from collapselab.core.moments import ClassMoments
 
@@ -146,23 +145,6 @@ def test_decisions_of_some_classes_are_those_about_tokens_labelled_with_them() -
 def test_decisions_merge_into_none_as_often_as_asked() -> None:
     moments, features, labels, weight, _ = world(12, 4)
     once = NearestCentre(moments, weight=weight).decide(features, labels)
-    thrice = Decisions.none(12).merge(once, times=3)
+    thrice = Decisions(*torch.zeros(4, 12, dtype=torch.int64), left_out=0, min_count=1).merge(once, times=3)
     assert torch.equal(thrice.agreed, 3 * once.agreed)
     assert torch.equal(thrice.tokens, 3 * once.tokens)
-
-
-def test_a_decider_of_given_classifiers_leaves_out_labels_that_are_not_kept() -> None:
-    kept = torch.tensor([True, False, True])
-    head, nearest = (LinearClassifier(rows, classes=torch.tensor([0, 2])) for rows in (torch.eye(2), -torch.eye(2)))
-    decider = NearestCentre.of(kept, 2, head=head, nearest=nearest, min_count=1)
-    features = torch.tensor([[2.0, 1.0], [1.0, 2.0], [1.0, 0.0], [3.0, 1.0]])
-    assert [choices.tolist() for choices in decider.choices(features)] == [[0, 2, 0, 0], [2, 0, 2, 2]]
-    decisions = decider.decide(features, torch.tensor([0, 0, 1, IGNORED]))
-    assert (decisions.tokens.tolist(), decisions.left_out) == ([2, 0, 0], 1)
-    assert (decisions.head_right.tolist(), decisions.nearest_right.tolist()) == ([1, 0, 0], [1, 0, 0])
-    tallied = decider.tally(torch.tensor([0, 0, 1]), torch.tensor([0, 2, 0]), torch.tensor([2, 0, 2]))
-    assert tallied.left_out == decisions.left_out
-    for name in ("tokens", "agreed", "nearest_right", "head_right"):
-        assert torch.equal(getattr(tallied, name), getattr(decisions, name)), name
-    with pytest.raises(ValueError, match="needed"):
-        decider.decide(torch.ones(1, 3), torch.tensor([0]))

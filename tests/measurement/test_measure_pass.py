@@ -124,7 +124,7 @@ def test_rows_stand_for_every_split_and_metric_with_counts(model: nn.Module, cor
     assert cdnv.classes == int((corpus.train.counts > 0).sum())
     left_out = int(corpus.validation.counts[corpus.train.counts == 0].sum())
     assert (agreement.left_out, agreement.tokens) == (left_out, int(corpus.validation.counts.sum()) - left_out)
-    assert list(result.to_frame()["metric"]) == [row.metric for row in result.rows]
+    assert list(result.frame()["metric"]) == [row.metric for row in result.rows]
 
 
 @pytest.mark.parametrize("batch", [1, 5, "auto"])

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from collapselab.errors import RunError
-from collapselab.records.published import FIRST, SECOND, TABLES, import_published
+from collapselab.records.published import FIRST, SECOND, columns_of, import_published
 from collapselab.records.tables import Row
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "reference" / "lc-2024_05_18.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published table is not beside this checkout")
 
-CELLS = dict.fromkeys(FIRST.columns, "2.0") | {
+CELLS = dict.fromkeys(columns_of(FIRST), "2.0") | {
     "model": "02x0768_10L07@5",
     "n_params": "1000",
     "matches": "30",
@@ -19,7 +19,7 @@ CELLS = dict.fromkeys(FIRST.columns, "2.0") | {
     "norms_log_mean": "4",
 }
 
-SECOND_CELLS = dict.fromkeys(SECOND.columns, "4.0") | {
+SECOND_CELLS = dict.fromkeys(columns_of(SECOND), "4.0") | {
     "model": "02x0768_10L07@5",
     "n_params": "1000",
     "val_loss": "2.0",
@@ -107,7 +107,7 @@ def test_a_wrong_cell_is_named(tmp_path: Path, change: dict[str, str], message: 
         import_published(write(tmp_path / "p.csv", CELLS | change))
 
 
-@pytest.mark.parametrize("column", FIRST.columns)
+@pytest.mark.parametrize("column", columns_of(FIRST))
 def test_every_column_that_is_needed_is_missed(tmp_path: Path, column: str) -> None:
     cells = {name: text for name, text in CELLS.items() if name != column}
     with pytest.raises(RunError, match=f"no column '{column}'"):
@@ -223,7 +223,7 @@ def test_both_tables_together_have_centred_and_uncentred_distances(tmp_path: Pat
     paths = write(tmp_path / "1.csv", CELLS | {"cdnv_mean": "nan"}), write(tmp_path / "2.csv", SECOND_CELLS)
     runs, rows = import_published(*paths)
     assert len(runs) == 1
-    assert {row.metric for row in rows} == {metric for table in TABLES for metric in table.formulas}
+    assert {row.metric for row in rows} == {*FIRST, *SECOND}
     assert (value_of(rows, "logdist_uncentred_cv").value, value_of(rows, "logdist_cv").value) == (1.0, -0.4)
     assert value_of(rows, "lognorm_cv").value == 0.125, "of a metric that both have, the first table's"
     assert value_of(rows, "cdnv_k2").value == 4.0, "or the second's, where the first has none"
@@ -257,7 +257,7 @@ def test_a_negative_variance_is_a_reason(tmp_path: Path) -> None:
         assert value_of(rows, metric).why == "log_kern_var is -0.04: no variance is negative."
 
 
-@pytest.mark.parametrize("column", SECOND.columns)
+@pytest.mark.parametrize("column", columns_of(SECOND))
 def test_every_column_that_the_second_table_needs_is_missed(tmp_path: Path, column: str) -> None:
     cells = {name: text for name, text in SECOND_CELLS.items() if name != column}
     with pytest.raises(RunError, match=f"no column '{column}'"):

@@ -72,20 +72,15 @@ def import_published(
     Both tables, centred and uncentred distances together:
     `collapselab import lc-2024_05_18.csv lc-2024_10_24.csv --out published`
     """
-    from collapselab.disk import sha256
-    from collapselab.records.published import merge, read_published
-    from collapselab.records.tables import write_tables
+    from collapselab.records.published import LEFT_OUT, import_published
 
-    tables = [read_published(path) for path in published]
-    runs, rows = merge(tables)
-    write_tables(out, {"runs": runs, "results": rows}, made_from=[(path.name, sha256(path)) for path in published])
+    runs, rows = import_published(*published, out=out)
     missing = sum(row.value is None for row in rows)
-    note = " ".join(dict.fromkeys(table.table.note for table in tables))
-    facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": note}
+    facts = {"out": str(out), "models": len(runs), "values": len(rows) - missing, "missing": missing, "note": LEFT_OUT}
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
         return
-    print(f"{out}: {len(runs):,} models, {facts['values']:,} values, {missing:,} missing. {note}")
+    print(f"{out}: {len(runs):,} models, {facts['values']:,} values, {missing:,} missing. {LEFT_OUT}")
     print(f"Next: collapselab analyze {out}")
 
 

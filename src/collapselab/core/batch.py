@@ -10,9 +10,9 @@ IGNORED = -100
 def checked_batch(
     features: Tensor,
     labels: Tensor,
-    *,
     classes: int,
     dim: int,
+    *,
     device: torch.device,
     same_as: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,6 @@ mean of its features; Σ_T is the covariance of all N tokens in these contexts. 
 permutation of the null. `context_metrics` computes the catalogue of contexts from the moments of the cells.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,19 +65,9 @@ class ContextTable:
         return torch.bincount(self.context, minlength=self.contexts)
 
     @cached_property
-    def starts(self) -> Tensor:
-        """The first cell of each context (contexts,)."""
-        return self.sizes.cumsum(0) - self.sizes
-
-    @cached_property
     def shares(self) -> Tensor:
         """p̂ of each cell (cells,)."""
         return self.count.double() / self.uses[self.context].double()
-
-    @cached_property
-    def entropy(self) -> float:
-        """Σ_j π_j H(p̂_j) in nats, with π_j the share of tokens."""
-        return float(-(self.count.double() * self.shares.log()).sum() / max(self.tokens, 1))
 
     @cached_property
     def coverage(self) -> float:
@@ -88,12 +77,9 @@ class ContextTable:
     @cached_property
     def supports(self) -> Tensor:
         """The number of each context's set of successors (contexts,); contexts with the same set have the same."""
-        tokens = self.token.numpy()
+        parts = torch.split(self.token, self.sizes.tolist())
         numbers: dict[bytes, int] = {}
-        support_numbers = torch.zeros(self.contexts, dtype=torch.int64)
-        for context, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True)):
-            support_numbers[context] = numbers.setdefault(tokens[start : start + size].tobytes(), len(numbers))
-        return support_numbers
+        return torch.tensor([numbers.setdefault(part.numpy().tobytes(), len(numbers)) for part in parts])
 
     @cached_property
     def other(self) -> Tensor:
@@ -166,14 +152,14 @@ def exchanged(uses: Tensor, *, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     powers = torch.frexp(uses.double()).exponent
     image = torch.arange(len(uses))
-    groups = [(powers == power).nonzero().squeeze(1) for power in torch.unique(powers).tolist()]
-    joined: list[Tensor] = []
-    for group in groups:
-        if joined and len(group) == 1:
-            joined[-1] = torch.cat([joined[-1], group])
+    groups: list[Tensor] = []
+    for power in torch.unique(powers):
+        group = (powers == power).nonzero().squeeze(1)
+        if groups and len(group) == 1:
+            groups[-1] = torch.cat([groups[-1], group])
         else:
-            joined.append(group)
-    for group in joined:
+            groups.append(group)
+    for group in groups:
         image[group] = group[torch.randperm(len(group), generator=generator)]
     return image
 
@@ -281,8 +267,8 @@ class ContextGeometry:
         centre = (weights[:, None] * self.means).sum(0) / weights.sum()
         between = float((weights * (self.means - centre).square().sum(1)).sum())
         total = self.within + between
-        if not 0 < total < math.inf:
-            raise Missing(ReasonCode.ZERO, f"the variance of these tokens is {total}.")
+        if total == 0:
+            raise Missing(ReasonCode.ZERO, "the variance of these tokens is 0.")
         return total
 
     @cached_property
@@ -292,23 +278,15 @@ class ContextGeometry:
             raise Missing(ReasonCode.FEW_CLASSES, f"{len(self.table.chosen)} contexts; at least 3 are needed.")
         means = self.means[self.table.chosen.to(self.means.device)].cpu()
         means = means - means.mean(0)
-        largest = float(means.abs().max())
-        if not 0 < largest < math.inf:
+        if not means.any():
             raise Missing(ReasonCode.COINCIDENT, "the context means coincide.")
-        means /= largest
         return unit_kernel(means @ means.T)
 
     @cached_property
     def directions(self) -> Tensor:
         """Unit vectors of the centred context means (contexts, dim); zeros where a mean is the centre."""
         centred = self.means - self.means.mean(0)
-        norms = centred.norm(dim=1, keepdim=True)
-        return torch.where(norms > 0, centred / norms.clamp(min=1e-300), 0).cpu()
-
-    @cached_property
-    def cell_logits(self) -> Tensor:
-        """The logit of each cell's token at the mean of its context (cells,)."""
-        return self.logits_at(self.table.context)
+        return torch.nn.functional.normalize(centred, eps=1e-300).cpu()
 
     def logits_at(self, contexts: Tensor) -> Tensor:
         """The logit of each cell's token at the mean of these contexts, one a cell."""
@@ -338,31 +316,11 @@ def context_within(g: ContextGeometry) -> Found:
     return Found(g.within / g.total, (tokens - contexts) / max(tokens - 1, 1), contexts, tokens)
 
 
-@metric
-def token_within_context(g: ContextGeometry) -> Found:
-    return _part_of_tokens(g, g.split.within, g.split.counts - g.split.contexts)
-
-
-@metric
-def token_between_contexts(g: ContextGeometry) -> Found:
-    return _part_of_tokens(g, g.split.between, g.split.contexts - 1)
-
-
 def _part_of_tokens(g: ContextGeometry, part: Tensor, degrees: Tensor) -> Found:
     """The null exchanges contexts among the tokens of a class: scatter divides as degrees of freedom do, on average."""
     split = g.split
     null = ((split.within + split.between) * degrees / (split.counts - 1).clamp(min=1)).sum()
     return Found(float(part.sum()) / g.total, float(null) / g.total, g.table.contexts, g.table.tokens)
-
-
-@metric
-def context_cka(g: ContextGeometry) -> Found:
-    return _alignment(g, g.table.chance_kernel, "next-token distributions")
-
-
-@metric
-def support_cka(g: ContextGeometry) -> Found:
-    return _alignment(g, g.table.support_kernel, "supports")
 
 
 def _alignment(g: ContextGeometry, ideal: Tensor, what: str) -> Found:
@@ -421,16 +379,6 @@ def _pair_sums(units: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     return sums.square().sum(1) - own, members * (members - 1)
 
 
-@metric
-def in_support_slope(g: ContextGeometry) -> Found:
-    return _regression(g, "slope")
-
-
-@metric
-def in_support_r2(g: ContextGeometry) -> Found:
-    return _regression(g, "r2")
-
-
 def _regression(g: ContextGeometry, what: Literal["slope", "r2"]) -> Found:
     """Logits on log p̂, both less their mean over the tokens of a context; every token counts alike."""
     table = g.table
@@ -438,7 +386,7 @@ def _regression(g: ContextGeometry, what: Literal["slope", "r2"]) -> Found:
     cells = several[table.context]
     if not bool(cells.any()):
         raise Missing(ReasonCode.NOTHING_LEFT, "no context has several successors.")
-    value = _fit(table, g.cell_logits, what)
+    value = _fit(table, g.logits_at(table.context), what)
     owner = torch.empty_like(table.other)
     owner[table.other] = torch.arange(table.contexts)
     null = _fit(table, g.logits_at(owner[table.context]), what)
@@ -474,6 +422,16 @@ def entropy_gap(g: ContextGeometry) -> Found:
     return Found(gap.total / gap.tokens, gap.null_total / gap.tokens, g.table.contexts, gap.tokens)
 
 
+FUNCTIONS |= {
+    "token_within_context": lambda g: _part_of_tokens(g, g.split.within, g.split.counts - g.split.contexts),
+    "token_between_contexts": lambda g: _part_of_tokens(g, g.split.between, g.split.contexts - 1),
+    "context_cka": lambda g: _alignment(g, g.table.chance_kernel, "next-token distributions"),
+    "support_cka": lambda g: _alignment(g, g.table.support_kernel, "supports"),
+    "in_support_slope": lambda g: _regression(g, "slope"),
+    "in_support_r2": lambda g: _regression(g, "r2"),
+}
+
+
 @final
 @dataclass(frozen=True)
 class ContextMeasurement:
@@ -498,9 +456,8 @@ def _measurement(metric: ContextMetric, geometry: ContextGeometry) -> ContextMea
     table = geometry.table
     try:
         measured = FUNCTIONS[metric.id](geometry)
-        if not math.isfinite(measured.value):
-            raise Missing(ReasonCode.OUT_OF_RANGE, f"the value is {measured.value}.")
     except Missing as missing:
         return ContextMeasurement(metric.id, None, None, table.contexts, table.tokens, metric.version, str(missing))
-    null = measured.null if measured.null is not None and math.isfinite(measured.null) else None
-    return ContextMeasurement(metric.id, measured.value, null, measured.contexts, measured.tokens, metric.version)
+    return ContextMeasurement(
+        metric.id, measured.value, measured.null, measured.contexts, measured.tokens, metric.version
+    )

@@ -10,14 +10,14 @@ float64 rounding, at the cost of float32.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, Self, final
+from typing import NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor
 
 from collapselab.core.batch import checked_batch
 from collapselab.core.moments import ClassMoments
-from collapselab.core.score_matrix import STRIP, TopTwo, best_two
+from collapselab.core.score_matrix import TopTwo, aligned_rows, aligned_stride, two_largest
 
 
 @dataclass
@@ -62,35 +62,6 @@ class Decisions:
         )
         return Decisions(tokens, agreed, nearest_right, head_right, left_out=0, min_count=self.min_count)
 
-    @classmethod
-    def counted(
-        cls, labels: Tensor, head: Tensor, nearest: Tensor, *, kept: Tensor, min_count: int, left_out: int = 0
-    ) -> Self:
-        """Counts of the choices of both classifiers for tokens with these labels.
-
-        `kept` masks the classes (classes,) that both chose from. A label that is not one of them is left out.
-        """
-        has_kept_label = kept[labels]
-        labels, head, nearest = labels[has_kept_label], head[has_kept_label], nearest[has_kept_label]
-
-        def count(where: Tensor) -> Tensor:
-            return torch.bincount(labels[where], minlength=len(kept))
-
-        return cls(
-            tokens=torch.bincount(labels, minlength=len(kept)),
-            agreed=count(head == nearest),
-            nearest_right=count(nearest == labels),
-            head_right=count(head == labels),
-            left_out=left_out + int((~has_kept_label).sum()),
-            min_count=min_count,
-        )
-
-    @classmethod
-    def none(cls, classes: int, *, min_count: int = 1) -> Self:
-        """Decisions about no tokens, to merge others into."""
-        tokens, agreed, nearest_right, head_right = torch.zeros(4, classes, dtype=torch.int64)
-        return cls(tokens, agreed, nearest_right, head_right, left_out=0, min_count=min_count)
-
     def _tallies(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.tokens, self.agreed, self.nearest_right, self.head_right
 
@@ -116,9 +87,6 @@ class NearestCentre:
     >>> decisions = decider.decide(features, labels)
     >>> decisions.merge(decider.decide(features, labels)).agreed.tolist()
     [8, 8, 8]
-
-    `NearestCentre.of` takes two existing classifiers, as where one output layer is compared with the centres of
-    several layers, or centres are spread over processes. `tally` counts choices that they have made.
     """
 
     def __init__(
@@ -138,17 +106,8 @@ class NearestCentre:
         head = output_classifier(
             weight.to(moments.device), None if bias is None else bias.to(moments.device), classes, tile=tile
         )
-        self._set(kept, moments.dim, head, nearest_centre(moments, classes, tile=tile), min_count)
-
-    @classmethod
-    def of(cls, kept: Tensor, dim: int, *, head: Classifier, nearest: Classifier, min_count: int) -> Self:
-        """A decider of two classifiers of features (tokens, dim); `kept` masks the classes that they choose from."""
-        decider = cls.__new__(cls)
-        decider._set(kept, dim, head, nearest, min_count)
-        return decider
-
-    def _set(self, kept: Tensor, dim: int, head: Classifier, nearest: Classifier, min_count: int) -> None:
-        self.kept, self.dim, self.head, self.nearest, self.min_count = kept, dim, head, nearest, min_count
+        self.kept, self.dim, self.min_count = kept, moments.dim, min_count
+        self.head, self.nearest = head, nearest_centre(moments, classes, tile=tile)
 
     def choices(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """For each token the class the output layer chooses and the class with the nearest centre."""
@@ -160,22 +119,15 @@ class NearestCentre:
         features, labels = checked_batch(features, labels, classes=classes, dim=self.dim, device=device)
         has_kept_label = self.kept[labels]
         left_out = int((~has_kept_label).sum())
-        if left_out:
-            features, labels = features[has_kept_label], labels[has_kept_label]
-        return self.tally(labels, *self.choices(features), left_out=left_out)
-
-    def tally(self, labels: Tensor, head: Tensor, nearest: Tensor, *, left_out: int = 0) -> Decisions:
-        """Count choices that were made already; a label that is not a kept class is left out."""
-        return Decisions.counted(labels, head, nearest, kept=self.kept, min_count=self.min_count, left_out=left_out)
+        features, labels = features[has_kept_label], labels[has_kept_label]
+        head, nearest = self.choices(features)
+        hits = labels >= 0, head == nearest, nearest == labels, head == labels
+        counts = [torch.bincount(labels[hit], minlength=classes) for hit in hits]
+        return Decisions(*counts, left_out=left_out, min_count=self.min_count)
 
 
 SCORES_BYTES, MIN_TOKENS = 8 << 20, 2048
 """Size of the scores that are computed at once, and the fewest tokens: each reading of all rows should pay."""
-
-
-def tokens_at_once(columns: int, number_bytes: int) -> int:
-    """Tokens whose scores with this number of classes are in memory at the same time."""
-    return max(MIN_TOKENS, SCORES_BYTES // (number_bytes * columns))
 
 
 class Tile(NamedTuple):
@@ -237,38 +189,31 @@ class LinearClassifier:
 
     def _sweep(self, x: Tensor, observe: Observer | None = None) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
-        strips = -(-min(self.tile, len(self.rows)) // STRIP)
-        at_once = tokens_at_once(strips * STRIP, x.element_size())
-        space = x.new_empty(min(at_once, len(x)), strips, STRIP)
+        tile = min(self.tile, len(self.rows))
+        at_once = max(MIN_TOKENS, SCORES_BYTES // (x.element_size() * tile))
+        space = x.new_empty(min(at_once, len(x)) * aligned_stride(tile, x.element_size()))
         parts = []
         for start in range(0, max(len(x), 1), at_once):
-            now = slice(start, min(start + at_once, len(x)))
-            parts.append(self._sweep_some(x[now], space[: now.stop - start], now, observe))
+            tokens = slice(start, min(start + at_once, len(x)))
+            parts.append(self._sweep_some(x[tokens], space, tokens, observe))
         chosen, doubtful = zip(*parts, strict=True)
         return torch.cat(chosen), torch.cat(doubtful)
 
-    def _sweep_some(self, x: Tensor, strips: Tensor, tokens: slice, observe: Observer | None) -> tuple[Tensor, Tensor]:
-        """`strips` (tokens, strips, STRIP) is memory for the scores of these tokens."""
+    def _sweep_some(self, x: Tensor, space: Tensor, tokens: slice, observe: Observer | None) -> tuple[Tensor, Tensor]:
+        """`space` is memory for the scores of these tokens."""
         best = torch.full((len(x),), -torch.inf, dtype=x.dtype, device=x.device)
         second, chosen = best.clone(), torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        scores, classes = strips.flatten(1), len(self.rows)
-        for start in range(0, classes, self.tile):
-            rows = slice(start, min(start + self.tile, classes))
-            scores[:, rows.stop - start :] = -torch.inf  # of the last tile, which may be smaller
-            self._scores(x, rows, out=scores[:, : rows.stop - start])
-            maxima = strips.amax(2)
-            top = maxima.amax(1)
-            second = torch.maximum(second, torch.minimum(best, top))
-            better = (top > best).nonzero().squeeze(1)
-            if len(better):  # only these need the place of the maximum, and the second-best score
-                at, runner_up = best_two(strips, maxima, better)
-                second[better] = torch.maximum(second[better], runner_up)
-                chosen[better] = at + start
-            best = torch.maximum(best, top)
+        for start in range(0, len(self.rows), self.tile):
+            rows = slice(start, min(start + self.tile, len(self.rows)))
+            scores = aligned_rows(space, len(x), rows.stop - start)
+            self._scores(x, rows, out=scores)
+            place, largest, runner_up = two_largest(scores)
+            second = torch.maximum(second, torch.maximum(runner_up, torch.minimum(best, largest)))
+            chosen = torch.where(largest > best, place + start, chosen)
+            best = torch.maximum(best, largest)
             if observe is not None:
-                observe(Tile(tokens, rows, scores[:, : rows.stop - start], best))
-        gap = best - second
-        return chosen, self._is_doubtful(gap, x)
+                observe(Tile(tokens, rows, scores, best))
+        return chosen, self._is_doubtful(best - second, x)
 
     def sure_choices(self, top: TopTwo, features: Tensor, classes: Tensor) -> Tensor:
         """`choices` by float32 scores that exist already, of rows of which these are some: made again where in doubt.

@@ -17,7 +17,7 @@ from collapselab.core.decisions import Decisions, check_head
 from collapselab.core.moments import ClassMoments
 from collapselab.core.output_curvature import CurvatureSums
 from collapselab.core.pair_sweep import Summary
-from collapselab.core.pairs import PairStatistics, Progress, pair_statistics
+from collapselab.core.pairs import PairStatistics, pair_statistics
 from collapselab.core.vectors import Vectors, add_gram, squared_lengths
 
 
@@ -39,7 +39,6 @@ class Geometry:
         classes: Tensor | None = None,
         rows: bool = False,
         tile: int = 1024,
-        progress: Progress | None = None,
     ) -> None:
         """For metrics of decisions, losses and the output layer, the counts of all classes do as `moments`.
 
@@ -65,7 +64,7 @@ class Geometry:
             raise ValueError(f"classes must be a mask over {len(counts):,} classes, got {what}.")
         self.weight, self.decided, self.curvature_sums = weight, decisions, curvature
         self.centre_loss, self.output_layer = centre_loss, weight if output_layer is None else output_layer
-        self.min_count, self.rows, self.tile, self.progress = min_count, rows, tile, progress
+        self.min_count, self.rows, self.tile = min_count, rows, tile
         kept = counts >= min_count
         if classes is not None:
             kept &= classes.to(kept.device)
@@ -98,10 +97,7 @@ class Geometry:
     @cached_property
     def scatter(self) -> Tensor:
         """Σ|h - μ|² of each kept class (classes,)."""
-        scatter = self.moments.scatter[self.kept]
-        if not torch.isfinite(scatter).all():
-            raise Missing(ReasonCode.OUT_OF_RANGE, "squares of the features leave the range of float64.")
-        return scatter
+        return self.moments.scatter[self.kept]
 
     @cached_property
     def variances(self) -> Tensor:
@@ -175,36 +171,19 @@ class Geometry:
         return torch.where(values > self._rounding(float(values[-1])), values, 0)
 
     @cached_property
-    def inverse_factor(self) -> Tensor | None:
-        """L⁻¹ of the Gram matrix L Lᵀ, or None where an eigenvalue may be of no more than rounding's size.
-
-        With the inverse's trace |L⁻¹|², every eigenvalue is at least 1 / |L⁻¹|².
-        """
-        factor, failed = torch.linalg.cholesky_ex(self.gram)
-        if failed:
-            return None
-        eye = torch.eye(self.dim, dtype=factor.dtype, device=factor.device)
-        inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
-        smallest = 1 / float(inverse.square().sum())
-        return inverse if smallest > 2 * self._rounding(float(self.gram.trace())) else None
-
-    @cached_property
     def pairs(self) -> PairStatistics:
         self.at_least(2)
-        variances = covariance = None
         try:
-            variances = self.variances
             covariance = self.within_covariance if self.variance_along_pairs else None
-        except Missing:  # metrics of variances report the reason; the others have a value
-            pass
+        except Missing:  # metrics of the covariance report the reason; the others have a value
+            covariance = None
         return pair_statistics(
             self.means,
-            variances,
+            self.variances,
             uncentred=True,
             covariance=covariance,
             rows=self.rows,
             tile=self.tile,
-            progress=self.progress,
         )
 
     # All features of the kept classes, where a class counts by its tokens --------------------------------------------
@@ -229,11 +208,9 @@ class Geometry:
     def total_covariance(self) -> Tensor:
         """Σ_T = Σ_W + Σ_B (dim, dim)."""
         self.at_least(2)
-        _ = self.scatter  # raises the reason where squares leave the range of float64
-        if not self.moments.has_covariance:
-            second = self.moments.second_about(self.token_mean)
-            if second is not None and self.tokens == self.moments.tokens:
-                return second / self.tokens
+        second = self.moments.second_about(self.token_mean)
+        if second is not None and self.tokens == self.moments.tokens:
+            return second / self.tokens
         covariance = self.within_covariance.clone()
         for chosen, block in self.means.blocks():
             block.sub_(self.token_mean)
@@ -329,7 +306,7 @@ class Geometry:
     def head_pairs(self) -> PairStatistics:
         head = self.head
         self.at_least(2)
-        return pair_statistics(head, tile=self.tile, progress=self.progress)
+        return pair_statistics(head, tile=self.tile)
 
     @cached_property
     def duality_cosines(self) -> Tensor:
@@ -375,8 +352,6 @@ class Geometry:
         if summary is None:
             if family == "directional":
                 _ = self.within_covariance  # raises the reason
-            if family in ("directional", "cdnv", "cdnv_k2", "cdnv_log"):
-                _ = self.variances  # raises the reason
             if family == "logdist_uncentred":
                 self._check_directions(self.means.lengths(), "mean")
             reasons = self.head_norms if head else self.positive_norms

@@ -72,7 +72,7 @@ def collapse_metrics(
     `given` are keyword arguments of `Geometry`: `weight` (classes, dim) and `bias`, the output layer as the model
     applies it; `decisions` of `NearestCentre` on the validation split; `curvature` of `OutputCurvature`; `centre_loss`
     of `CentreScores`; `min_count`; `classes`, a mask that keeps only those classes and the decisions on tokens labelled
-    with them; `tile` and `progress`. A metric of what is not given has a reason in place of a value.
+    with them; `tile`. A metric of what is not given has a reason in place of a value.
     """
     return metrics_of(Geometry(moments, **given), only=only)
 
@@ -189,14 +189,8 @@ def scatter_ratio(geometry: Geometry) -> float:
 
 @metric
 def scatter_pinv(geometry: Geometry) -> float:
-    """tr(Σ_W Σ_B⁺) / K = tr(Σ_W (Mᵀ M)⁺).
-
-    Where Mᵀ M = L Lᵀ has a sound inverse, this is tr(L⁻¹ Σ_W L⁻ᵀ); elsewhere the pseudo-inverse needs the eigenvectors.
-    """
+    """tr(Σ_W Σ_B⁺) / K = tr(Σ_W (Mᵀ M)⁺)."""
     covariance = geometry.within_covariance
-    inverse = geometry.inverse_factor
-    if inverse is not None:
-        return max(0.0, float(torch.sum((inverse @ covariance).mul_(inverse))))  # rounding may take it below
     values, vectors = geometry.spectrum
     along = torch.linalg.vecdot(vectors, covariance @ vectors, dim=0).clamp_(min=0)
     return float((along[values > 0] / values[values > 0]).sum())

@@ -9,13 +9,12 @@ in float64, which keeps ten digits of a scatter that is a millionth of Q. Less t
 The matrix Σ(h - r)(h - r)ᵀ over all tokens gives covariances in the same way. All of this adds up over shards.
 """
 
-import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor
@@ -68,7 +67,6 @@ class ClassMoments:
         pooled: Tensor | None = None,
         directions: Tensor | None = None,
         second: Tensor | None = None,
-        shuffle: int | None = None,
         unit: float = 0.0,
     ) -> None:
         self.counts = counts
@@ -79,7 +77,7 @@ class ClassMoments:
         """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
         self.unit = unit
         """Relative rounding error of the coarsest features seen."""
-        self.shuffle, self.tokens = shuffle, int(counts.sum())
+        self.tokens = int(counts.sum())
         self.squares, self.has_covariance = scatter.clone(), pooled is not None
         self.reference = sums.sum(0) / max(self.tokens, 1) if self.tokens else None
         self.matrix = None if pooled is None else pooled.clone()
@@ -97,14 +95,12 @@ class ClassMoments:
         *,
         covariance: bool = False,
         spectrum: bool = False,
-        shuffle: int | None = None,
     ) -> Self:
         """Moments of no samples yet.
 
         `covariance` also collects the pooled within-class scatter matrix (dim × dim), at the cost of a matrix product
         a batch, in float64. `spectrum` collects the second moment of all features, which is enough for their spectra,
-        by a product in the precision of the features: a third of the time for float32. `shuffle`, a seed, permutes the
-        labels of each batch before they are added: see `null_twin`.
+        by a product in the precision of the features: a third of the time for float32.
         """
         if classes < 1 or dim < 1:
             raise ValueError(f"{classes:,} classes × {dim:,} dimensions; both must be at least 1.")
@@ -117,7 +113,6 @@ class ClassMoments:
             sums.new_zeros(classes),
             directions=sums.new_zeros(dim),
             second=sums.new_zeros(dim, dim) if covariance or spectrum else None,
-            shuffle=shuffle,
         )
         moments.has_covariance = covariance
         return moments
@@ -130,17 +125,7 @@ class ClassMoments:
             device or self.device,
             covariance=self.has_covariance,
             spectrum=self.matrix is not None,
-            shuffle=self.shuffle,
         )
-
-    def null_twin(self, *, seed: int = 0) -> "ClassMoments":
-        """Empty moments for the null of every metric, the same features with permuted labels: update both alike.
-
-        A stream is seen a batch at a time, so labels are permuted within each batch. `collapselab.measure`, which has
-        the whole corpus, permutes them over all of it (`measurement/sample.py`) and adds the result to plain moments:
-        its null does not depend on how the corpus is cut into batches.
-        """
-        return ClassMoments.empty(self.classes, self.dim, self.device, covariance=self.has_covariance, shuffle=seed)
 
     @property
     def classes(self) -> int:
@@ -255,14 +240,14 @@ class ClassMoments:
 
     def facts(self) -> dict[str, object]:
         """What `tensors` alone does not say."""
-        return {"classes": self.classes, "dim": self.dim, "shuffle": self.shuffle, "unit": self.unit}
+        return {"classes": self.classes, "dim": self.dim, "unit": self.unit}
 
     @classmethod
     def from_tensors(
         cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], device: str | torch.device = "cpu"
     ) -> Self:
         """The moments whose `tensors` and `facts` these are, bit for bit."""
-        moments = cls.empty(facts["classes"], facts["dim"], device, shuffle=facts["shuffle"])
+        moments = cls.empty(facts["classes"], facts["dim"], device)
         seen = tensors["seen"].to(device)
         for name in ("counts", "sums", "squares"):
             getattr(moments, name)[seen] = tensors[name].to(device)
@@ -319,8 +304,10 @@ class ClassMoments:
             )
         if other.has_covariance != self.has_covariance:
             raise ValueError("only one of the two moments collects the covariance; both or neither must.")
-        if (other.shuffle is None) != (self.shuffle is None):
-            raise ValueError("one of the two moments has its labels shuffled; a null merges only with a null.")
+
+
+_Batch = tuple[ClassMoments, Tensor, Tensor]
+"""Moments, with the features and labels that are added to them."""
 
 
 @torch.inference_mode(False)  # the tables may be written to outside that mode later
@@ -333,7 +320,11 @@ def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) 
     # A small batch has too little work between synchronisations to parallelise.
     is_small = features.device.type == "cpu" and features.numel() <= NUMBERS_OF_ONE_THREAD
     with threads(1) if is_small else nullcontext():
-        batches = _checked(features, labels)
+        batches: list[_Batch] = []
+        for moments, own_labels in labels:
+            shape, device = (moments.classes, moments.dim), moments.device
+            earlier = batches[-1][1] if batches else None
+            batches.append((moments, *checked_batch(features, own_labels, *shape, device=device, same_as=earlier)))
         squares, *_ = [_add(group) for group in _together(batches)]
     for moments, _, kept_labels in batches:
         moments.unit = max(moments.unit, torch.finfo(features.dtype).eps / 2)
@@ -341,35 +332,12 @@ def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) 
     return squares
 
 
-class _Batch(NamedTuple):
-    """Features and labels as they are added to moments."""
-
-    moments: ClassMoments
-    features: Tensor
-    labels: Tensor
-
-
-def _checked(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> list[_Batch]:
-    """Return what each of the moments takes; ValueError where one refuses."""
-    checked: Tensor | None = None
-    batches = []
-    for moments, own_labels in labels:
-        checked, kept_labels = checked_batch(
-            features, own_labels, classes=moments.classes, dim=moments.dim, device=moments.device, same_as=checked
-        )
-        if moments.shuffle is not None:
-            order = _permutation(len(kept_labels), moments.shuffle, moments.tokens)
-            kept_labels = kept_labels[order.to(kept_labels.device)]
-        batches.append(_Batch(moments, checked, kept_labels))
-    return batches
-
-
 def _together(batches: list[_Batch]) -> list[list[_Batch]]:
     """Those that have the same features and reference point, or none yet, in one list: all or each by itself."""
-    points = [batch.moments.reference for batch in batches]
+    points, features = [moments.reference for moments, _, _ in batches], batches[0][1]
     known = [point for point in points if point is not None]
     share = len(known) in (0, len(points)) and all(torch.equal(point, known[0]) for point in known)
-    same = all(batch.features is batches[0].features for batch in batches)
+    same = all(own_features is features for _, own_features, _ in batches)
     return [batches] if share and same else [[batch] for batch in batches]
 
 
@@ -378,7 +346,7 @@ def _add(batches: Sequence[_Batch]) -> Tensor:
 
     Returns the squared distances from that point (tokens,).
     """
-    features, several = batches[0].features, [batch.moments for batch in batches]
+    features, several = batches[0][1], [moments for moments, _, _ in batches]
     if not len(features):
         return torch.zeros(0, dtype=torch.float64, device=features.device)
     reference = several[0].reference
@@ -451,12 +419,6 @@ def _reference_point(features: Tensor) -> Tensor:
 def part_rows(dim: int, device: torch.device) -> int:
     """Return the number of rows of a part."""
     return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
-
-
-def _permutation(tokens: int, seed: int, seen: int) -> Tensor:
-    # Seeded by what came before, not by a generator that would have to be saved and restored.
-    digest = hashlib.blake2b(f"{seed} {seen}".encode(), digest_size=4).digest()
-    return torch.randperm(tokens, generator=torch.Generator().manual_seed(int.from_bytes(digest)))
 
 
 _of_thread = threading.local()

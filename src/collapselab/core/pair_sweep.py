@@ -361,8 +361,7 @@ class Sweep:
         apart = squares > 0  # coincident points have no CDNV
         coincident = int((~apart).sum())
         if points.projection is not None:
-            norms = left.norm.square() + right.norm.square()
-            along = points.projection.along(left.row, right.row, differences, norms)[apart]
+            along = squared_lengths(differences[apart] @ points.projection.factor)
             totals.directional.left_out += coincident
             totals.directional.add(along / squares[apart].square(), len(along))
         if points.varied:

@@ -23,7 +23,7 @@ Memory does not grow with the square of the number of points: it is one table of
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -35,9 +35,6 @@ from collapselab.core.points import TRUSTED, Points
 from collapselab.core.threads import in_threads
 from collapselab.core.vectors import Vectors
 
-Progress = Callable[[int, int], object]
-"""Called with the number of pairs done and the number of all pairs."""
-
 FEW_POINTS = 2048
 """Up to this number of points, all pairs are computed in float64: float32 would save less than a tenth of a second."""
 
@@ -46,9 +43,6 @@ SAMPLE = 512
 
 MAX_NEAR = 1 / 32
 """Share of the pairs that are computed again one by one; above it all are swept in float64."""
-
-TRUSTED_ROW = 1e-6
-"""Relative difference of a point's own mean in the two precisions up to which float32 is trusted with it."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,6 @@ def pair_statistics(
     covariance: Tensor | None = None,
     rows: bool = False,
     tile: int = 1024,
-    progress: Progress | None = None,
 ) -> PairStatistics:
     """Compute all pair statistics of points (classes, dim) about their unweighted mean, to a millionth.
 
@@ -122,13 +115,13 @@ def pair_statistics(
         )
     measured = Points.of(points, variances, uncentred=uncentred, covariance=covariance)
     with _full_float32():
-        statistics = _in_float32(measured, tile, rows, progress) if len(measured) > FEW_POINTS else None
+        statistics = _in_float32(measured, tile, rows) if len(measured) > FEW_POINTS else None
         if statistics is None:
-            statistics = _statistics(measured, _swept(measured, torch.float64, tile, rows, progress))
+            statistics = _statistics(measured, _swept(measured, torch.float64, tile, rows))
         return statistics
 
 
-def _in_float32(points: Points, tile: int, rows: bool, progress: Progress | None) -> PairStatistics | None:
+def _in_float32(points: Points, tile: int, rows: bool) -> PairStatistics | None:
     """Return all statistics with products in float32, or None where they would not keep the promise."""
     if not points.facts.fit_float32():
         return None
@@ -140,9 +133,9 @@ def _in_float32(points: Points, tile: int, rows: bool, progress: Progress | None
     if swept[1].again > MAX_NEAR * swept[1].pairs:
         return None
     errors = [abs(value - true) for value, true in zip(approximate.values(), exact.values(), strict=True)]
-    if not _within(errors, exact.values()) or not _rows_within(approximate.rows, exact.rows):
+    if not _within(errors, exact.values()):
         return None
-    statistics = _statistics(points, _swept(points, torch.float32, tile, rows, progress))
+    statistics = _statistics(points, _swept(points, torch.float32, tile, rows))
     return statistics if _within(errors, statistics.values()) else None
 
 
@@ -152,21 +145,11 @@ def _within(errors: list[float], values: list[float]) -> bool:
     )
 
 
-def _rows_within(narrow: PairRows | None, wide: PairRows | None) -> bool:
-    """Return whether each point's own mean is the same in both precisions, where there are rows and variances."""
-    if narrow is None or wide is None or narrow.cdnv is None or wide.cdnv is None:
-        return True
-    exists = ~wide.cdnv.isnan()
-    return bool(((narrow.cdnv - wide.cdnv)[exists].abs() <= TRUSTED_ROW * wide.cdnv[exists]).all())
-
-
-def _swept(points: Points, dtype: torch.dtype, tile: int, rows: bool, progress: Progress | None = None) -> Sums:
+def _swept(points: Points, dtype: torch.dtype, tile: int, rows: bool) -> Sums:
     table, device = Table(points, dtype, tile=tile, with_rows=rows), points.vectors.device
-    sums, total = Sums(rows=RowSums(len(points), device) if rows else None), len(points) * (len(points) - 1) // 2
+    sums = Sums(rows=RowSums(len(points), device) if rows else None)
     for block_sums in in_threads(lambda block: Sweep(table, block).sums(), list(points.blocks(0, table.rows)), device):
         sums.merge(block_sums)
-        if progress is not None:
-            progress(sums.pairs, total)
     return sums
 
 

@@ -16,9 +16,6 @@ TRUSTED = 2.5e-7
 RANGE = 2.0**16
 """Norms are swept in float32 if they are between one over this and this, and variances if between their squares."""
 
-DOUBTFUL_VARIANCE = 1e-9
-"""A variance that is a smaller share of the largest possible is recomputed from the difference of the points."""
-
 
 class Facts(NamedTuple):
     """What is known of each point, shaped so that left and right broadcast over the pairs of a tile."""
@@ -57,8 +54,6 @@ class Projection:
     points: Tensor
     squares: Tensor
     factor: Tensor
-    largest: float
-    """The largest variance of a direction of length 1."""
 
     @classmethod
     def of(cls, points: Vectors, centre: Tensor, covariance: Tensor) -> "Projection":
@@ -66,7 +61,7 @@ class Projection:
         values, vectors = torch.linalg.eigh(covariance.to(centre))
         factor = vectors * values.clamp(min=0).sqrt()
         projected = torch.cat([block.sub_(centre) @ factor for _, block in points.blocks()])
-        return cls(projected, squared_lengths(projected), factor, float(values[-1].clamp(min=0)))
+        return cls(projected, squared_lengths(projected), factor)
 
     def left(self, rows: Tensor) -> Tensor:
         """Return (-2z, |z|², 1): times (z, 1, |z|²) of another point, the variance along the difference."""
@@ -77,13 +72,6 @@ class Projection:
         """Return (z, 1, |z|²)."""
         points, squares = self.points[rows], self.squares[rows, None]
         return torch.cat([points, torch.ones_like(squares), squares], 1)
-
-    def along(self, left: Tensor, right: Tensor, differences: Tensor, norms: Tensor) -> Tensor:
-        """Return the variance along each pair's difference; `norms` are the two squared norms, added."""
-        variances = squared_lengths(self.points[left] - self.points[right])
-        doubtful = variances < DOUBTFUL_VARIANCE * self.largest * norms
-        variances[doubtful] = squared_lengths(differences[doubtful] @ self.factor)
-        return variances
 
 
 @final

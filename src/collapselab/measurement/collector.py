@@ -139,7 +139,7 @@ class Collector:
         self.tables = {}
         for name, tensors in tables.items():
             classes, unit = int(tensors.pop("classes")), float(tensors.pop("unit"))
-            facts = {"classes": classes, "dim": tensors["sums"].shape[1], "shuffle": None, "unit": unit}
+            facts = {"classes": classes, "dim": tensors["sums"].shape[1], "unit": unit}
             self.tables[name] = ClassMoments.from_tensors(tensors, facts, self.device)
 
     def drop_null(self) -> None:

@@ -1,10 +1,9 @@
 """Which positions of which blocks and which classes are measured, and which labels positions have for the null.
 
 The null gives every sample the label of another, by one permutation of all samples: class counts are kept exactly, and
-neither the batches nor the number of processes matter. (`ClassMoments.null_twin` is for streams, of which only a batch
-is known at a time.) Where all blocks have the same number of samples, position j of block i gets the label of position
-τ(j) of block i + s_j, with a permutation τ and shifts s_j drawn once. Where blocks differ, `Permutation` numbers all
-samples and permutes the numbers.
+neither the batches nor the number of processes matter. Where all blocks have the same number of samples, position j of
+block i gets the label of position τ(j) of block i + s_j, with a permutation τ and shifts s_j drawn once. Where blocks
+differ, `Permutation` numbers all samples and permutes the numbers.
 """
 
 import math

@@ -112,14 +112,10 @@ class Result:
     def row(self, metric: str, *, split: str = "train", layer: str = "last", bin: str = "all") -> Row:
         """The row of a metric; KeyError if it was not measured."""
         key = Key(split, layer, bin, metric)
-        for row in self.rows:
-            if (row.split, row.layer, row.bin, row.metric) == key:
-                return row
-        raise KeyError(f"{' / '.join(key)}: no such row. {did_you_mean(metric, {row.metric for row in self.rows})}")
-
-    def to_frame(self) -> "pd.DataFrame":
-        """The rows as a pandas table with the columns of results.csv."""
-        return RESULTS.frame(self.rows)
+        found = next((row for row in self.rows if (row.split, row.layer, row.bin, row.metric) == key), None)
+        if found is None:
+            raise KeyError(f"{' / '.join(key)}: no such row. {did_you_mean(metric, {row.metric for row in self.rows})}")
+        return found
 
     def frame(self, table: str = "results") -> "pd.DataFrame":
         """A table as a DataFrame: `result.frame("results")`; KeyError if the measurement did not fill it."""
@@ -169,14 +165,13 @@ class Result:
     def save(self, path: str | Path) -> None:
         """Write the JSON document, and before it each large table as Parquet beside it, each whole or not at all."""
         files: dict[str, dict[str, str]] = {}
-        for name, table in TABLES.items():
-            if isinstance(table, ColumnTable) and name in self.further:
-                beside = table_path(path, name)
-                files[name] = {"file": beside.name, "sha256": table.write(beside, self.further[name])}
+        large = {name: table for name, table in TABLES.items() if isinstance(table, ColumnTable)}
+        for name in large.keys() & self.further.keys():
+            beside = table_path(path, name)
+            files[name] = {"file": beside.name, "sha256": large[name].write(beside, self.further[name])}
         write_document(path, self.document(files), compact=True)
-        for name, table in TABLES.items():
-            if isinstance(table, ColumnTable) and name not in files:
-                table_path(path, name).unlink(missing_ok=True)  # of the measurement that this one replaces
+        for name in large.keys() - files.keys():
+            table_path(path, name).unlink(missing_ok=True)  # of the measurement that this one replaces
 
     @classmethod
     def load(cls, path: str | Path) -> "Result":
@@ -198,7 +193,12 @@ class Result:
                 for name, rows in stored.get("tables", {}).items()
                 if name in TABLES  # a later version may have more
             }
-            return cls([_stored_row(cells) for cells in stored["rows"]], stored["facts"], further)
+            # A row of a document has every cell: only a row that is made by hand takes the usual ones.
+            lacking = [name for cells in stored["rows"] for name in RESULTS.columns if name not in cells]
+            if lacking:
+                raise ValueError(f"a row without {lacking[0]}")
+            rows = [RESULTS.row(**RESULTS.upgraded(cells)) for cells in stored["rows"]]
+            return cls(rows, stored["facts"], further)
         except (ValueError, TypeError) as error:
             what = first_error(error) if isinstance(error, ValueError) else error
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
@@ -208,16 +208,16 @@ class Result:
 
         A number that JSON does not have is null.
         """
-        further: dict[str, object] = {}
-        for name, rows in self.further.items():
-            table = TABLES[name]
+        further: dict[str, object] = dict(files or {})
+        for name in self.further.keys() - further.keys():
+            table, rows = TABLES[name], self.further[name]
             # The rows of a large table are one piece, in however many chunks they were measured.
             pieces = [table.whole(rows)] if isinstance(table, ColumnTable) else rows
-            further[name] = (files or {}).get(name) or [table.cells(piece) for piece in pieces]
+            further[name] = [table.cells(piece) for piece in pieces]
         document = {"format": 2, "facts": self.facts, "rows": [RESULTS.cells(row) for row in self.rows]}
-        plain: dict[str, JsonValue] = to_jsonable_python(
-            document | ({"tables": further} if further else {}), inf_nan_mode="null"
-        )
+        if further:
+            document["tables"] = {name: further[name] for name in self.further}
+        plain: dict[str, JsonValue] = to_jsonable_python(document, inf_nan_mode="null")
         return plain
 
 
@@ -228,14 +228,6 @@ class _Stored(TypedDict):
     rows: list[dict[str, JsonValue]]
     tables: NotRequired[dict[str, list[dict[str, JsonValue]] | dict[str, str]]]
     """Rows, or columns of a part of the rows; or the file beside that has them, and its sha256."""
-
-
-def _stored_row(cells: dict[str, JsonValue]) -> Row:
-    """A row of a document, which has every cell: only a row that is made by hand takes the usual ones."""
-    lacking = [name for name in RESULTS.columns if name not in cells]
-    if lacking:
-        raise ValueError(f"a row without {lacking[0]}")
-    return RESULTS.row(**RESULTS.upgraded(cells))
 
 
 def _stored_rows(name: str, rows: list[dict[str, JsonValue]] | dict[str, str], document: Path) -> list[Any]:
@@ -290,7 +282,7 @@ class Results:
         same_run = (other for other in self.results if other.facts["run"] == run and other.facts["checkpoint"] == "0")
         return next((other for other in same_run if other is not result), None) if result.facts["in_a_run"] else None
 
-    def to_frame(self) -> "pd.DataFrame":
+    def frame(self) -> "pd.DataFrame":
         """The rows of all models as one pandas table."""
         return RESULTS.frame(self.rows)
 
@@ -298,9 +290,8 @@ class Results:
     def frames(self) -> "dict[str, pd.DataFrame]":
         """Every table of all models as a DataFrame, by its name."""
         rows: RowsByTable = {}
-        for result in self.results:
-            for name, own in result.tables.items():
-                rows.setdefault(name, []).extend(own)
+        for name, own in (table for result in self.results for table in result.tables.items()):
+            rows.setdefault(name, []).extend(own)
         return {name: TABLES[name].frame(all_rows) for name, all_rows in rows.items()}
 
     def plot(self, metric: str) -> "alt.Chart":
@@ -322,7 +313,7 @@ class Results:
         columns = [_last_layer(result).set_index("metric")["value"].rename(result.title) for result in shown]
         parts = [_html(pd.concat(columns, axis=1).rename_axis("metric").reset_index())] if columns else []
         if left := len(self.results) - len(shown):
-            parts.append(f"<p>and {left:,} more: <code>to_frame()</code> has them all.</p>")
+            parts.append(f"<p>and {left:,} more: <code>frame()</code> has them all.</p>")
         parts += [f"<p><b>{escape(name)}</b>: {escape(why)}</p>" for name, why in self.failures.items()]
         return "".join(parts) or "<p>nothing was measured.</p>"
 
@@ -365,7 +356,7 @@ def write(path: str | Path, measured: Result | Results) -> None:
             if path.suffix == ".json":
                 temporary.write_text(several.to_json() + "\n")
                 return
-            several.to_frame().to_parquet(temporary, index=False)
+            several.frame().to_parquet(temporary, index=False)
     facts = to_jsonable_python([result.facts for result in several], inf_nan_mode="null")
     table = {"name": path.name, "sha256": sha256(path)}
     write_document(facts_path(path), {"format": 2, "table": table, "facts": facts, "failures": several.failures})
@@ -393,7 +384,7 @@ def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> 
     import altair as alt
     import pandas as pd
 
-    frames = [result.to_frame().assign(model=result.title) for result in results]
+    frames = [result.frame().assign(model=result.title) for result in results]
     frame = pd.concat(frames, ignore_index=True) if frames else RESULTS.frame([]).assign(model="")
     rows = frame[(frame["metric"] == metric) & (frame["split"] == "train") & frame["value"].notna()]
     if rows.empty:
@@ -414,12 +405,9 @@ def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> 
     logarithmic = metric in METRICS and METRICS[metric].transform == "log" and bool((long[metric] > 0).all())
     colour, dash = alt.Color("labels:N", title="labels"), alt.StrokeDash("labels:N", legend=None)
     if several:
-        names_whole = alt.Legend(title="model", labelLimit=0)  # checkpoints of a run differ in their last letters
-        lines = alt.Legend(
-            title="labels", symbolType="stroke", symbolFillColor="transparent", symbolStrokeColor="black"
-        )
-        colour = alt.Color("model:N", sort=list(dict.fromkeys(rows["model"])), legend=names_whole)
-        dash = alt.StrokeDash("labels:N", legend=lines)
+        whole_names = alt.Legend(title="model", labelLimit=0)  # checkpoints of a run differ in their last letters
+        colour = alt.Color("model:N", sort=list(dict.fromkeys(rows["model"])), legend=whole_names)
+        dash = alt.StrokeDash("labels:N", legend=alt.Legend(title="labels", symbolType="stroke"))
     chart: alt.Chart = alt.Chart(long).mark_line(point=True)
     return chart.encode(
         x=alt.X(f"{place}:N", sort=order, title=title, axis=alt.Axis(labelAngle=0, labelLimit=0)),
@@ -431,7 +419,7 @@ def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> 
 
 
 def _last_layer(result: Result) -> "pd.DataFrame":
-    frame = result.to_frame()
+    frame = result.frame()
     return frame[(frame["layer"] == "last") & (frame["bin"] == "all") & (frame["split"] == "train")]
 
 

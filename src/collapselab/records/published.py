@@ -10,11 +10,10 @@ against a simplex frame. Read together they are one: what the first lacks comes 
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
-from typing import cast, final
+from typing import Any
 
 from collapselab.core.catalogue import METRICS
 from collapselab.disk import first_error, read_bytes, sha256
@@ -33,35 +32,47 @@ SAME = 1e-4
 """Relative: an outcome that differs by less in two tables is the same; the published ones agree in every digit."""
 OUTCOMES = {"val_loss": "val_loss", "val_accuracy": "val_acc", "perplexity": "perplex"}
 
-Formula = tuple[Callable[..., float], tuple[str, ...]]
-"""A metric of the catalogue as a function of published columns."""
+Formulas = Mapping[str, Callable[..., float]]
+"""Metrics of the catalogue by id; the names of the parameters are published columns."""
 
+FIRST: Formulas = {
+    "cdnv_k2": lambda cdnv_mean: cdnv_mean,
+    "lognorm_cv": lambda norms_log_std, norms_log_mean: norms_log_std / norms_log_mean,
+    "cosine_mean": lambda interfere_mean: interfere_mean,
+    "cosine_std": lambda interfere_std: interfere_std,
+    "cosine_cv": lambda interfere_std, interfere_mean: interfere_std / interfere_mean,
+    "logdist_uncentred_mean": lambda log_dist_mean: log_dist_mean,
+    "logdist_uncentred_std": lambda log_dist_std: log_dist_std,
+    "logdist_uncentred_cv": lambda log_dist_std, log_dist_mean: log_dist_std / log_dist_mean,
+    "duality_cos_mean": lambda sims_mean: sims_mean,
+    "duality_cos_std": lambda sims_std: sims_std,
+    "duality_cos_cv": lambda sims_std, sims_mean: sims_std / sims_mean,
+    "agreement": lambda matches, misses: matches / (matches + misses),
+}
+"""Metrics as functions of the columns of `lc-2024_05_18.csv`."""
+SECOND: Formulas = {
+    "cdnv_k2": lambda cdnv: cdnv,
+    "norm_cv": lambda norms_var, norms_mean: norms_var**0.5 / norms_mean,
+    "lognorm_mean": lambda norms_log_mean: norms_log_mean,
+    "lognorm_cv": lambda norms_log_var, norms_log_mean: norms_log_var**0.5 / norms_log_mean,
+    "etf_error": lambda etf_error: etf_error,
+    "logdist_mean": lambda log_kern_mean: log_kern_mean,
+    "logdist_std": lambda log_kern_var: log_kern_var**0.5,
+    "logdist_cv": lambda log_kern_var, log_kern_mean: log_kern_var**0.5 / log_kern_mean,
+    "duality_cos_mean": lambda simcos_mean: simcos_mean,
+    "duality_cos_std": lambda simcos_var: simcos_var**0.5,
+    "duality_cos_cv": lambda simcos_var, simcos_mean: simcos_var**0.5 / simcos_mean,
+    "duality_error": lambda dual_error: dual_error,
+    "agreement": lambda hits, misses: hits / (hits + misses),
+}
+"""Metrics as functions of the columns of `lc-2024_10_24.csv`."""
+LEFT_OUT = (
+    "In lc-2024_05_18.csv, dists_mean and dists_std are left out: they are not distances (many are negative). In "
+    "lc-2024_10_24.csv, interfere_mean and interfere_var are: they are inner products there, not cosines."
+)
 
-@final
-@dataclass(frozen=True)
-class PublishedTable:
-    """One of the tables: the formula of each metric, and what is left out of it."""
-
-    name: str
-    formulas: Mapping[str, Formula]
-    note: str
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """Every column that is read."""
-        used = (column for _, columns in self.formulas.values() for column in columns)
-        return tuple(dict.fromkeys(("model", "n_params", *OUTCOMES.values(), *used)))
-
-
-@final
-@dataclass(frozen=True)
-class PublishedModels:
-    """What was read of one published table."""
-
-    path: Path
-    table: PublishedTable
-    runs: dict[tuple[str, str], Run]
-    rows: list[Row]
+Models = dict[tuple[str, str], tuple[Run, list[Row]]]
+"""The run and the rows of each model, by run and checkpoint."""
 
 
 def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[list[Run], list[Row]]:
@@ -74,210 +85,135 @@ def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[
     parse and a model that is there twice are errors. Of several tables, a metric comes from the first that has it; they
     have to be about the same models.
     """
-    runs, rows = merge([read_published(csv) for csv in csvs])
+    if not csvs:
+        raise RunError("no published table was given. Name one, or both.")
+    tables = [_read(Path(csv)) for csv in csvs]
+    for csv, table in zip(csvs[1:], tables[1:], strict=True):
+        _check_same_models(csvs[0], tables[0], csv, table)
+    rows: dict[tuple[str, str, str], Row] = {}
+    for model in tables[0]:
+        for row in (row for table in tables for row in table[model][1]):
+            if rows.setdefault((*model, row.metric), row).value is None:
+                rows[*model, row.metric] = row
+    runs = [run for run, _ in tables[0].values()]
     if out is not None:
         made_from = [(Path(csv).name, sha256(csv)) for csv in csvs]
-        write_tables(out, {"runs": runs, "results": rows}, made_from=made_from)
-    return runs, rows
+        write_tables(out, {"runs": runs, "results": list(rows.values())}, made_from=made_from)
+    return runs, list(rows.values())
 
 
-def read_published(csv: str | Path) -> PublishedModels:
-    """Read one of the published tables; which of them it is, its header says."""
-    path = Path(csv)
+def columns_of(formulas: Formulas) -> list[str]:
+    """Return every column that is read of a table with these formulas."""
+    used = (name for formula in formulas.values() for name in signature(formula).parameters)
+    return list(dict.fromkeys(("model", "n_params", *OUTCOMES.values(), *used)))
+
+
+def _read(path: Path) -> Models:
     header, lines = parse_table(read_bytes(path), path)
-    table = _table_of(header)
-    require_columns(path, header, table.columns)
-    runs: dict[tuple[str, str], Run] = {}
-    rows: list[Row] = []
+    # The table that has more of its own columns in this header.
+    own = {1: set(columns_of(FIRST)) - set(columns_of(SECOND)), 2: set(columns_of(SECOND)) - set(columns_of(FIRST))}
+    second = len(own[2] & set(header)) / len(own[2]) > len(own[1] & set(header)) / len(own[1])
+    formulas = SECOND if second else FIRST
+    require_columns(path, header, columns_of(formulas))
+    models: Models = {}
     for number, line in lines:
         cells = dict(zip(header, line, strict=True))
         try:
-            run = _run(cells)
-            if runs.setdefault((run["run"], run["checkpoint"]), run) is not run:
+            numbers = {column: _number(column, cells[column]) for column in columns_of(formulas)[2:]}
+            run = _run(cells, numbers)
+            if (run["run"], run["checkpoint"]) in models:
                 raise ValueError(f"{cells['model']} is there twice")
-            rows += [_row(run, metric, formula, cells) for metric, formula in table.formulas.items()]
+            rows = [_row(run, metric, formula, cells, numbers) for metric, formula in formulas.items()]
         except ValueError as error:
             raise RunError(f"{path}, line {number}: {first_error(error)}.") from error
-    return PublishedModels(path, table, runs, rows)
+        models[run["run"], run["checkpoint"]] = run, rows
+    return models
 
 
-def merge(tables: Sequence[PublishedModels]) -> tuple[list[Run], list[Row]]:
-    """Return the models of several published tables with the metrics of all, in the order of the first."""
-    if not tables:
-        raise RunError("no published table was given. Name one, or both.")
-    first = tables[0]
-    rows: dict[tuple[str, str, str], Row] = {}
-    for table in tables:
-        _check_same_models(first, table)
-        for row in table.rows:
-            key = (row.run, row.checkpoint, row.metric)
-            if key not in rows or rows[key].value is None:
-                rows[key] = row
-    order = list(first.runs)
-    return list(first.runs.values()), sorted(rows.values(), key=lambda row: order.index((row.run, row.checkpoint)))
-
-
-def _check_same_models(first: PublishedModels, other: PublishedModels) -> None:
+def _check_same_models(first: str | Path, models: Models, other: str | Path, others: Models) -> None:
     remedy = "Import tables of other models into folders of their own."
-    if differing := first.runs.keys() ^ other.runs.keys():
+    if differing := models.keys() ^ others.keys():
         run, checkpoint = min(differing)
-        has, lacks = (first, other) if (run, checkpoint) in first.runs else (other, first)
-        raise RunError(f"{lacks.path}: no model {run} at epoch {checkpoint}, which {has.path} has. {remedy}")
-    for (run, checkpoint), cells in first.runs.items():
+        has, lacks = (first, other) if (run, checkpoint) in models else (other, first)
+        raise RunError(f"{lacks}: no model {run} at epoch {checkpoint}, which {has} has. {remedy}")
+    for (run, checkpoint), (cells, _) in models.items():
+        before, after = dict[str, Any](cells), dict[str, Any](others[run, checkpoint][0])
         for column in ("parameters", *OUTCOMES):
-            a, b = (cast(dict[str, float | None], row)[column] for row in (cells, other.runs[run, checkpoint]))
+            a, b = before[column], after[column]
             if a != b and (a is None or b is None or not math.isclose(a, b, rel_tol=SAME)):
-                differs = f"{column} of {run} at epoch {checkpoint} is {b}, but {a} in {first.path}"
-                raise RunError(f"{other.path}: {differs}. {remedy}")
+                differs = f"{column} of {run} at epoch {checkpoint} is {b}, but {a} in {first}"
+                raise RunError(f"{other}: {differs}. {remedy}")
 
 
-def _run(cells: Mapping[str, str]) -> Run:
+def _run(cells: Mapping[str, str], numbers: Mapping[str, float]) -> Run:
     name = NAME.fullmatch(cells["model"])
     if name is None:
         raise ValueError(f"{shown(cells['model'])} is not a model's name, such as 02x0768_01d07@0")
     if not re.fullmatch("[0-9]{1,18}", cells["n_params"]):
         raise ValueError(f"n_params is {shown(cells['n_params'])}, not a count")
-    numbers = {ours: _number(cells, theirs) for ours, theirs in OUTCOMES.items()}
-    absent = [OUTCOMES[ours] for ours, number in numbers.items() if not math.isfinite(number)]
-    known = {
-        "run": name["run"],
-        "checkpoint": str(int(name["index"]) + 1),
-        "family": "gpt-neo",
-        "width": int(name["width"]),
-        "depth": int(name["depth"]),
-        "epochs": float(name["epochs"]),
-        "epoch": int(name["index"]) + 1.0,
-        "weight_decay": DECAYS[name["decay"]],
-        "lr": LEARNING_RATE,
-        "seed": int(name["seed"]) if name["seed"] else None,
-        "parameters": int(cells["n_params"]),
-        **{ours: number if math.isfinite(number) else None for ours, number in numbers.items()},
-        "why": _absence(cells, absent),
-    }
-    return cast(Run, {**dict.fromkeys(RUNS.columns), **known})
+    return RUNS.row(
+        **dict.fromkeys(RUNS.columns)
+        | {
+            "run": name["run"],
+            "checkpoint": str(int(name["index"]) + 1),
+            "family": "gpt-neo",
+            "width": int(name["width"]),
+            "depth": int(name["depth"]),
+            "epochs": float(name["epochs"]),
+            "epoch": int(name["index"]) + 1.0,
+            "weight_decay": DECAYS[name["decay"]],
+            "lr": LEARNING_RATE,
+            "seed": int(name["seed"]) if name["seed"] else None,
+            "parameters": int(cells["n_params"]),
+            "why": _absence(OUTCOMES.values(), cells, numbers),
+        }
+        | {ours: numbers[theirs] if math.isfinite(numbers[theirs]) else None for ours, theirs in OUTCOMES.items()}
+    )
 
 
-def _row(run: Run, metric: str, formula: Formula, cells: Mapping[str, str]) -> Row:
-    function, columns = formula
-    numbers = [_number(cells, column) for column in columns]
-    value, why = None, _absence(cells, [name for name, x in zip(columns, numbers, strict=True) if not math.isfinite(x)])
+def _row(
+    run: Run, metric: str, formula: Callable[..., float], cells: Mapping[str, str], numbers: Mapping[str, float]
+) -> Row:
+    columns = list(signature(formula).parameters)
+    why, value, classes = _absence(columns, cells, numbers), None, None
     if why is None:
-        value, why = _value(function, columns, numbers)
+        value, why = _value(formula, {column: numbers[column] for column in columns})
+    # Decisions are averaged over classes, where the table has both their sum and their mean.
+    if cells.get("matches_mean") and (mean := _number("matches_mean", cells["matches_mean"])) > 0:
+        classes = round(numbers["matches"] / mean)
     return Row(
         run=run["run"],
         checkpoint=run["checkpoint"],
         metric=metric,
         value=value,
-        classes=_classes(cells),
-        tokens=int(sum(numbers)) if metric == "agreement" and value is not None else None,
+        classes=classes,
+        tokens=int(sum(numbers[column] for column in columns)) if metric == "agreement" and value is not None else None,
         version=METRICS[metric].version,
         why=why,
     )
 
 
-def _value(
-    function: Callable[..., float], columns: Sequence[str], numbers: Sequence[float]
-) -> tuple[float | None, str | None]:
-    """Return the metric, or the reason why there is none."""
+def _value(formula: Callable[..., float], numbers: dict[str, float]) -> tuple[float | None, str | None]:
+    """Return the value of a formula, or the reason why there is none."""
     try:
-        value = function(*numbers)
-    except ValueError:
-        return None, f"{columns[0]} is {numbers[0]:g}: no variance is negative."
+        value = formula(**numbers)
     except ZeroDivisionError:
-        return None, f"{' and '.join(columns)} have no ratio: division by zero."
-    if not math.isfinite(value):
-        return None, f"{' and '.join(columns)} have no ratio: it is {value}."
-    return value, None
+        return None, f"{' and '.join(numbers)} have no ratio: division by zero."
+    if isinstance(value, complex):
+        return None, f"{next(iter(numbers))} is {next(iter(numbers.values())):g}: no variance is negative."
+    return (value, None) if math.isfinite(value) else (None, f"{' and '.join(numbers)} have no ratio: it is {value}.")
 
 
-def _classes(cells: Mapping[str, str]) -> int | None:
-    """Return the classes that decisions are averaged over, where the table has both their sum and their mean."""
-    if not cells.get("matches_mean"):
-        return None
-    mean, matches = _number(cells, "matches_mean"), _number(cells, "matches")
-    return round(matches / mean) if mean > 0 and math.isfinite(matches / mean) else None
+def _absence(columns: Iterable[str], cells: Mapping[str, str], numbers: Mapping[str, float]) -> str | None:
+    """Return why these columns have no number; None if all have one."""
+    absent: Sequence[str] = [column for column in dict.fromkeys(columns) if not math.isfinite(numbers[column])]
+    words = ", ".join(f"{name} is {cells[name] or 'empty'} in the published table" for name in absent)
+    return f"{words}." if absent else None
 
 
-def _absence(cells: Mapping[str, str], columns: Sequence[str]) -> str | None:
-    """Return why these columns have no number; None if there are no such columns."""
-    words = ", ".join(f"{name} is {cells[name] or 'empty'} in the published table" for name in columns)
-    return f"{words}." if columns else None
-
-
-def _number(cells: Mapping[str, str], column: str) -> float:
+def _number(column: str, text: str) -> float:
     """Return the number in a cell, or NaN if the cell is empty."""
     try:
-        return float(cells[column] or "nan")
+        return float(text or "nan")
     except ValueError as error:
-        raise ValueError(f"{column} is {shown(cells[column])}, not a number") from error
-
-
-def _table_of(header: Sequence[str]) -> PublishedTable:
-    """Return the table that has most of its own columns in this header; the first if neither has any."""
-    both = set(FIRST.columns) & set(SECOND.columns)
-
-    def share(table: PublishedTable) -> float:
-        own = set(table.columns) - both
-        return len(own & set(header)) / len(own)
-
-    return max(TABLES, key=share)
-
-
-def _column(name: str) -> Formula:
-    return float, (name,)
-
-
-def _ratio(above: str, below: str) -> Formula:
-    return lambda a, b: a / b, (above, below)
-
-
-def _share(part: str, rest: str) -> Formula:
-    return lambda a, b: a / (a + b), (part, rest)
-
-
-def _root(variance: str) -> Formula:
-    return math.sqrt, (variance,)
-
-
-def _variation(variance: str, mean: str) -> Formula:
-    return lambda a, b: math.sqrt(a) / b, (variance, mean)
-
-
-FIRST = PublishedTable(
-    "lc-2024_05_18.csv",
-    {
-        "cdnv_k2": _column("cdnv_mean"),
-        "lognorm_cv": _ratio("norms_log_std", "norms_log_mean"),
-        "cosine_mean": _column("interfere_mean"),
-        "cosine_std": _column("interfere_std"),
-        "cosine_cv": _ratio("interfere_std", "interfere_mean"),
-        "logdist_uncentred_mean": _column("log_dist_mean"),
-        "logdist_uncentred_std": _column("log_dist_std"),
-        "logdist_uncentred_cv": _ratio("log_dist_std", "log_dist_mean"),
-        "duality_cos_mean": _column("sims_mean"),
-        "duality_cos_std": _column("sims_std"),
-        "duality_cos_cv": _ratio("sims_std", "sims_mean"),
-        "agreement": _share("matches", "misses"),
-    },
-    "dists_mean and dists_std are left out: they are not distances (many of the means are negative).",
-)
-SECOND = PublishedTable(
-    "lc-2024_10_24.csv",
-    {
-        "cdnv_k2": _column("cdnv"),
-        "norm_cv": _variation("norms_var", "norms_mean"),
-        "lognorm_mean": _column("norms_log_mean"),
-        "lognorm_cv": _variation("norms_log_var", "norms_log_mean"),
-        "etf_error": _column("etf_error"),
-        "logdist_mean": _column("log_kern_mean"),
-        "logdist_std": _root("log_kern_var"),
-        "logdist_cv": _variation("log_kern_var", "log_kern_mean"),
-        "duality_cos_mean": _column("simcos_mean"),
-        "duality_cos_std": _root("simcos_var"),
-        "duality_cos_cv": _variation("simcos_var", "simcos_mean"),
-        "duality_error": _column("dual_error"),
-        "agreement": _share("hits", "misses"),
-    },
-    "interfere_mean and interfere_var are left out: they are inner products there, not cosines.",
-)
-TABLES = (FIRST, SECOND)
+        raise ValueError(f"{column} is {shown(text)}, not a number") from error

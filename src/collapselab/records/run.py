@@ -203,8 +203,7 @@ def log_entry(line: bytes) -> LogEntry | None:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    known = isinstance(entry, dict) and isinstance(entry.get("step"), int)
-    return entry if known else None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("step"), int) else None
 
 
 @final
@@ -287,11 +286,12 @@ class RunFolder:
     def checkpoint_names(self) -> list[str]:
         """Return the names of the checkpoints that are there, by number; names that are no numbers last."""
 
-        def number(name: str) -> tuple[float, str]:
-            return (float(name) if re.fullmatch(r"\d+(\.\d+)?", name) else float("inf"), name)
+        def number(path: Path) -> tuple[float, str]:
+            is_number = re.fullmatch(r"\d+(\.\d+)?", path.name)
+            return (float(path.name) if is_number else float("inf"), path.name)
 
-        inside = (self.path / "checkpoints").glob("*") if (self.path / "checkpoints").is_dir() else ()
-        return sorted((path.name for path in inside if path.is_dir() and not path.name.startswith(".")), key=number)
+        inside = [path for path in (self.path / "checkpoints").glob("[!.]*") if path.is_dir()]
+        return [path.name for path in sorted(inside, key=number)]
 
     def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: CheckpointRecord) -> None:
         """Write weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
@@ -327,9 +327,9 @@ class RunFolder:
 
     def drop_states(self) -> None:
         """Remove the states of a finished run."""
-        folder = self.path / "state"
         for step in self._states():
             self._state(step).unlink(missing_ok=True)
+        folder = self.path / "state"
         if folder.is_dir():
             sweep(folder)
             if not any(folder.iterdir()):  # files of the user stay
@@ -364,11 +364,9 @@ class RunFolder:
         if run is not None and run.hash != checkpoint.run:
             raise DamagedError(f"{folder}: is of the run {checkpoint.run}, not of this one, {run.hash}.")
         for name, expected in checkpoint.files.items():
-            try:
-                same = sha256(folder / name) == expected
-            except FileNotFoundError as error:
-                raise DamagedError(f"{folder}: {name} is missing.") from error
-            if not same:
+            if not (folder / name).is_file():
+                raise DamagedError(f"{folder}: {name} is missing.")
+            if sha256(folder / name) != expected:
                 raise DamagedError(f"{folder / name}: damaged or changed; its contents do not match their checksum.")
         loadable = {file.relative_to(folder).as_posix() for file in _files(folder) if file.suffix in LOADED}
         added = loadable - checkpoint.files.keys() - {TRAINING}

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from collapselab.disk import disk_errors, read_bytes
 from collapselab.errors import ConfigError, RunError
@@ -51,18 +51,15 @@ class JoinedScores:
     without: list[str]
     """Runs without a score."""
 
-    @property
-    def outcomes(self) -> list[str]:
-        return sorted({outcome for scores in self.values.values() for outcome in scores})
-
     def report(self) -> list[str]:
         """What was joined and what was not, in words."""
-        said = [f"scores: {len(self.values):,} models have {', '.join(self.outcomes)}."]
+        outcomes = sorted({outcome for scores in self.values.values() for outcome in scores})
+        lines = [f"scores: {len(self.values):,} models have {', '.join(outcomes)}."]
         if self.unmatched:
-            said.append(f"scores: names that match no run ({len(self.unmatched):,}): {_some(self.unmatched)}.")
+            lines.append(f"scores: names that match no run ({len(self.unmatched):,}): {_some(self.unmatched)}.")
         if self.without:
-            said.append(f"scores: runs without a score ({len(self.without):,}): {_some(self.without)}.")
-        return said
+            lines.append(f"scores: runs without a score ({len(self.without):,}): {_some(self.without)}.")
+        return lines
 
 
 def read_scores(path: str | Path) -> list[Score]:
@@ -84,13 +81,9 @@ def join_scores(scores: Sequence[Score], runs: Iterable[Run]) -> JoinedScores:
     A score without a checkpoint is that of the run's last one. ConfigError where no score matches a run, or where two
     numbers are given for the same.
     """
-    last: dict[str, Run] = {}
-    known: set[tuple[str, str]] = set()
-    for run in runs:
-        known.add((run["run"], run["checkpoint"]))
-        before = last.get(run["run"])
-        if before is None or (run["epoch"] or 0.0) >= (before["epoch"] or 0.0):
-            last[run["run"]] = run
+    runs = list(runs)
+    known = {(run["run"], run["checkpoint"]) for run in runs}
+    last = {run["run"]: run for run in sorted(runs, key=lambda run: run["epoch"] or 0.0)}
     values: dict[tuple[str, str], dict[str, float]] = {}
     unmatched: dict[str, None] = {}
     for score in scores:
@@ -125,8 +118,7 @@ def with_scores(runs: Sequence[Run], stored: bytes | None) -> list[Run]:
     by_model: dict[tuple[str, str], dict[str, float]] = {}
     for number, (run, checkpoint, outcome, value) in lines:
         by_model.setdefault((run, checkpoint), {})[outcome] = _number(value, f"{STORED}, line {number}")
-    names = sorted({name for own in by_model.values() for name in own})
-    blank = dict.fromkeys(names)
+    blank = dict.fromkeys(sorted({name for own in by_model.values() for name in own}))
     return [{**run, **blank, **by_model.get((run["run"], run["checkpoint"]), {})} for run in runs]  # type: ignore[typeddict-item]
 
 
@@ -170,34 +162,37 @@ def _harness_scores(path: Path) -> list[Score]:
         content = path.read_bytes()
     try:
         document = json.loads(content)
-        results = document["results"]
-        assert isinstance(results, dict)
-    except (ValueError, KeyError, TypeError, AssertionError, RecursionError) as error:
+        tasks = document["results"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a result file of lm-evaluation-harness: no `results` in it.") from error
     name, directions, scores = _model_of(document, path), document.get("higher_is_better"), []
-    for task, numbers in results.items():
+    for task, numbers in tasks:
+        known = directions.get(task) if isinstance(directions, dict) else None
         for key, value in numbers.items() if isinstance(numbers, dict) else ():
-            metric, _, kind = str(key).partition(",")
-            if isinstance(value, bool) or not isinstance(value, int | float) or metric.endswith("_stderr"):
+            metric, _, kind = key.partition(",")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or metric.endswith(("_stderr", "sample_len"))
+            ):
                 continue
-            known = directions.get(task) if isinstance(directions, dict) else None
             high = known.get(metric) if isinstance(known, dict) else None
             label = f"{task}/{metric}" + (f"/{kind}" if kind not in ("", "none") else "")
-            if abs(value) <= sys.float_info.max and metric != "sample_len":  # nan, infinity, 400 digits are no scores
+            if abs(value) <= sys.float_info.max:  # nan, infinity, 400 digits are no scores
+                high = high if isinstance(high, bool) else None
                 scores.append(Score(name, None, score_outcome(label, high=high), float(value)))
     return scores
 
 
-def _model_of(document: dict[str, object], path: Path) -> str:
-    config = document.get("config") if isinstance(document.get("config"), dict) else {}
+def _model_of(document: dict[str, Any], path: Path) -> str:
+    config = document.get("config")
     arguments = config.get("model_args") if isinstance(config, dict) else None
     if isinstance(arguments, str):
         arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
-    if isinstance(arguments, dict) and isinstance(arguments.get("pretrained"), str):
-        return str(arguments["pretrained"])
-    name = document.get("model_name")
-    if isinstance(name, str) and name:
-        return name
+    pretrained = arguments.get("pretrained") if isinstance(arguments, dict) else None
+    for name in (pretrained, document.get("model_name")):
+        if isinstance(name, str) and name:
+            return name
     raise ConfigError(f"{path}: does not say which model it is of (`config.model_args.pretrained`, `model_name`).")
 
 

@@ -21,9 +21,9 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Generic,
     NotRequired,
-    TypeAlias,
     TypeVar,
     final,
     get_args,
@@ -51,21 +51,17 @@ Cells = Mapping[str, Cell]
 RowT = TypeVar("RowT")
 Lines = list[tuple[int, list[str]]]
 """The cells of every line, with its number in the file."""
-Chunk: TypeAlias = "pa.Table"
+Chunk = Any
+"""An Arrow table, or a `StoredChunk`."""
 
 SHOWN_LENGTH = 60
 """Characters of a cell that a message shows."""
 
 
-def columns_of(row: type) -> dict[str, Any]:
-    """Return the type of each column of a table with such rows."""
-    return get_type_hints(row, include_extras=True)
-
-
 def meanings(row: Any) -> dict[str, str]:
     """Return the meaning of each column: the string below it in the class of the row."""
     described = TypeAdapter(row).json_schema()["properties"]
-    return {name: described[name].get("description", "") for name in columns_of(row)}
+    return {name: described[name].get("description", "") for name in get_type_hints(row)}
 
 
 def base_type(hint: Any) -> type:
@@ -75,48 +71,34 @@ def base_type(hint: Any) -> type:
     return hint if isinstance(hint, type) else type(hint)  # of a Literal, one of its values is left
 
 
-def is_later(hint: Any) -> bool:
-    """Return whether tables of earlier versions lack a column of this type."""
-    return get_origin(hint) is NotRequired
-
-
-@final
 @dataclass(frozen=True)
-class Table(Generic[RowT]):
-    """A table that is stored as CSV: `about` says what a row is, `key` names the columns that no two rows share.
+class _AnyTable(Generic[RowT]):
+    """A table: `about` says what a row is, `key` names the columns that no two rows share.
 
-    Rows that are dicts may have further columns where `further` says after which column they go; `further_type` gives
-    the type of each. `conflict` describes two rows that must not be in one table. A folder of tables always has those
-    that are `required`. `upgraded` converts the cells of a row that an earlier version wrote.
+    A folder of tables always has those that are `required`.
     """
 
     name: str
     about: str
     row: Callable[..., RowT]
     key: tuple[str, ...]
-    further: str | None = None
-    further_type: Callable[[str], Any] = lambda name: Name
     required: bool = False
-    conflict: Callable[[Sequence[RowT]], str | None] = lambda rows: None
-    upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda cells: cells
+    suffix: ClassVar[str]
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}{self.suffix}"
 
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The type of each column."""
-        return columns_of(self.row)  # type: ignore[arg-type]
+        return get_type_hints(self.row, include_extras=True)
 
-    @cached_property
-    def _adapters(self) -> dict[str, TypeAdapter[Any]]:
-        unwrapped = {name: get_args(hint)[0] if is_later(hint) else hint for name, hint in self.columns.items()}
-        return {name: TypeAdapter(hint) for name, hint in unwrapped.items()}
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}.csv"
-
-    def write(self, path: str | Path, rows: Iterable[RowT]) -> None:
-        """Write the table, whole or not at all."""
-        write_bytes(path, self.content(rows, path))
+    def write(self, path: str | Path, rows: Iterable[RowT]) -> str:
+        """Write the table, whole or not at all; return the sha256 of the file."""
+        content = self.content(rows, path)
+        write_bytes(path, content)
+        return hashlib.sha256(content).hexdigest()
 
     def read(self, path: str | Path) -> list[RowT]:
         """Read the rows of a file; RunError names the line and column of what is wrong."""
@@ -124,6 +106,42 @@ class Table(Generic[RowT]):
 
     def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
         """Return the bytes of the file that holds these rows."""
+        raise NotImplementedError
+
+    def parse(self, content: bytes, where: str | Path) -> list[RowT]:
+        """Return the rows of a file with these contents."""
+        raise NotImplementedError
+
+    def check_columns(self, where: str | Path, header: Sequence[str], *, further: bool = False) -> None:
+        """Raise RunError unless there are all columns of the first version, and no unknown one."""
+        require_columns(where, header, [name for name, hint in self.columns.items() if not _is_later(hint)])
+        unknown = [column for column in header if column not in self.columns]
+        if unknown and not further:
+            hint = did_you_mean(unknown[0], self.columns)
+            raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}. {hint}".rstrip())
+
+
+@final
+@dataclass(frozen=True)
+class Table(_AnyTable[RowT]):
+    """A table that is stored as CSV.
+
+    Rows that are dicts may have further columns where `further` says after which column they go; `further_type` gives
+    the type of each. `conflict` describes two rows that must not be in one table. `upgraded` converts the cells of a
+    row that an earlier version wrote.
+    """
+
+    further: str | None = None
+    further_type: Callable[[str], Any] = lambda name: Name
+    conflict: Callable[[Sequence[RowT]], str | None] = lambda rows: None
+    upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda cells: cells
+    suffix: ClassVar[str] = ".csv"
+
+    @cached_property
+    def _adapters(self) -> dict[str, TypeAdapter[Any]]:
+        return {}
+
+    def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
         rows = list(rows)
         for row in rows:
             self.check_row(row)
@@ -133,39 +151,34 @@ class Table(Generic[RowT]):
         return table_bytes(columns, ([cells.get(column) for column in columns] for cells in lines))
 
     def parse(self, content: bytes, where: str | Path) -> list[RowT]:
-        """Return the rows of a file with these contents."""
         header, lines = parse_table(content, where)
-        require_columns(where, header, [name for name, hint in self.columns.items() if not is_later(hint)])
-        unknown = [column for column in header if column not in self.columns]
-        if unknown and self.further is None:
-            hint = did_you_mean(unknown[0], self.columns)
-            raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}. {hint}".rstrip())
+        self.check_columns(where, header, further=self.further is not None)
         rows = []
         for number, line in lines:
             try:
-                cells = {name: self.cell(name, text) for name, text in zip(header, line, strict=True)}
+                cells = {name: self.cell(name, text or None) for name, text in zip(header, line, strict=True)}
                 rows.append(self.row(**self.upgraded(cells)))
             except ValueError as error:
                 raise RunError(f"{where}, line {number}: {first_error(error)}") from error
-        self._refuse_duplicates(
-            ((number, self.cells(row)) for (number, _), row in zip(lines, rows, strict=True)), where
-        )
+        numbers = [number for number, _ in lines]
+        self._refuse_duplicates(zip(numbers, map(self.cells, rows), strict=True), where)
         if (conflict := self.conflict(rows)) is not None:
             raise RunError(f"{where}: {conflict}")
         return rows
 
     def type_of(self, column: str) -> Any:
         """Return the type of a column, which may be a further one."""
-        return self.columns.get(column) or self.further_type(column) | None
+        hint = self.columns.get(column) or self.further_type(column) | None
+        return get_args(hint)[0] if _is_later(hint) else hint
 
     def cell(self, column: str, value: Cell, *, strict: bool = False) -> Cell:
         """Return the value of a cell, of its text unless `strict`; ValueError if the column cannot hold it."""
         if column not in self._adapters:
             self._adapters[column] = TypeAdapter(self.type_of(column))
         try:
-            cell: Cell = self._adapters[column].validate_python(value if strict else value or None, strict=strict)
+            cell: Cell = self._adapters[column].validate_python(value, strict=strict)
         except ValidationError as error:
-            raise ValueError(f"{column} is {shown(value)}: {first_error(error)}") from error
+            raise ValueError(f"{column} is {shown(value or '')}: {first_error(error)}") from error
         return cell
 
     def check_row(self, row: RowT) -> None:
@@ -174,7 +187,7 @@ class Table(Generic[RowT]):
             for name, hint in self.columns.items():
                 if name in row:
                     self.cell(name, row[name], strict=True)
-                elif not is_later(hint):
+                elif not _is_later(hint):
                     raise ValueError(f"{row.get(self.key[0])}: no {name}; use None for an unknown value.")
 
     def cells(self, row: RowT) -> Cells:
@@ -205,25 +218,17 @@ class Table(Generic[RowT]):
                 raise RunError(f"{where}, lines {first} and {number}: two rows for {' / '.join(map(str, key))}.")
 
 
+def _is_later(hint: Any) -> bool:
+    """Return whether tables of earlier versions lack a column of this type."""
+    return get_origin(hint) is NotRequired
+
+
 @final
 @dataclass(frozen=True)
-class ColumnTable:
-    """A table that is stored as Parquet: `about` says what a row is, `key` names columns that no two rows share."""
+class ColumnTable(_AnyTable[Chunk]):
+    """A table that is stored as Parquet; its rows come in chunks."""
 
-    name: str
-    about: str
-    row: type
-    key: tuple[str, ...]
-    required: bool = False
-
-    @cached_property
-    def columns(self) -> dict[str, Any]:
-        """The type of each column."""
-        return columns_of(self.row)
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}.parquet"
+    suffix: ClassVar[str] = ".parquet"
 
     @cached_property
     def schema(self) -> "pa.Schema":
@@ -231,21 +236,16 @@ class ColumnTable:
         import pyarrow as pa
 
         types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+        fields = self.columns.items()
         return pa.schema(
-            [
-                pa.field(name, types[base_type(hint)], nullable=type(None) in get_args(hint))
-                for name, hint in self.columns.items()
-            ]
+            [pa.field(n, types[base_type(hint)], nullable=type(None) in get_args(hint)) for n, hint in fields]
         )
 
     def chunk(self, columns: Mapping[str, object]) -> Chunk:
         """Return rows made of arrays, one for each column; what is missing is None, or nan in a column of numbers."""
         import pyarrow as pa
 
-        arrays = [
-            pa.array(columns[field.name], type=field.type, from_pandas=pa.types.is_floating(field.type))
-            for field in self.schema
-        ]
+        arrays = [pa.array(columns[f.name], f.type, from_pandas=pa.types.is_floating(f.type)) for f in self.schema]
         return pa.Table.from_arrays(arrays, names=self.schema.names)
 
     def whole(self, chunks: Iterable[Chunk]) -> Chunk:
@@ -260,30 +260,15 @@ class ColumnTable:
         frame: pd.DataFrame = self.whole(chunks).to_pandas()
         return frame.astype({name: "Int64" for name, hint in self.columns.items() if base_type(hint) is int})
 
-    def write(self, path: str | Path, chunks: Iterable[Chunk]) -> str:
-        """Write the table, whole or not at all; return the sha256 of the file."""
-        content = self.content(chunks, path)
-        write_bytes(path, content)
-        return hashlib.sha256(content).hexdigest()
-
-    def read(self, path: str | Path) -> list[Chunk]:
-        """Read the rows of a file, in one chunk."""
-        return self.parse(read_bytes(Path(path)), path)
-
-    def content(self, chunks: Iterable[Chunk], where: str | Path) -> bytes:
-        """Return the bytes of the file that holds these rows."""
-        import pyarrow as pa
+    def content(self, rows: Iterable[Chunk], where: str | Path) -> bytes:
         import pyarrow.parquet as pq
 
-        whole = self.whole(chunks)
+        whole, buffer = self.whole(rows), io.BytesIO()
         self._check(whole, where)
-        buffer = pa.BufferOutputStream()
         pq.write_table(whole, buffer, compression="zstd")
-        content: bytes = buffer.getvalue().to_pybytes()
-        return content
+        return buffer.getvalue()
 
     def parse(self, content: bytes, where: str | Path) -> list[Chunk]:
-        """Return the rows of a file with these contents, in one chunk; RunError names the column of what is wrong."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -308,9 +293,7 @@ class ColumnTable:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        require_columns(where, whole.column_names, self.schema.names)
-        if further := set(whole.column_names) - self.columns.keys():
-            raise RunError(f"{where}: {shown(min(further))} is not a column of {self.file}.")
+        self.check_columns(where, whole.column_names)
         for field in self.schema:
             values = whole.column(field.name)
             if values.type != field.type:

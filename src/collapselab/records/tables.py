@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar, final
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator, with_config
 from pydantic.dataclasses import dataclass as row_dataclass
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 from collapselab.disk import read_bytes, read_document, sha256, write_bytes, write_document
 from collapselab.errors import DamagedError
+from collapselab.record import first_error
 from collapselab.records.outcomes import direction
 from collapselab.records.table import Amount, ColumnTable, Count, Name, Number, Table
 
@@ -411,13 +412,6 @@ TABLES: dict[str, Table[Any] | ColumnTable] = {
 """Every table, by its name, in the order in which they are read."""
 
 
-class SourceFile(TypedDict):
-    """A file behind the tables."""
-
-    file: str
-    sha256: str
-
-
 class TablesRecord(TypedDict):
     """tables.json: what the tables of a folder are, and what they were made from."""
 
@@ -425,7 +419,7 @@ class TablesRecord(TypedDict):
     """Version of this layout."""
     tables: dict[str, str]
     """The sha256 of each table, by the name of its file."""
-    made_from: list[SourceFile]
+    made_from: list[dict[str, str]]
     """The files behind them: `file` and `sha256` of each."""
 
 
@@ -470,34 +464,35 @@ def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable
         rows = list(tables.get(table.name, ()))
         if rows or table.required:
             contents[table.file] = table.content(rows, folder / table.file)
-    sources = [SourceFile(file=file, sha256=digest) for file, digest in made_from]
+    sources = [{"file": file, "sha256": digest} for file, digest in made_from]
     document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
     try:
-        old = read_document(folder / HASHES)
-    except (FileNotFoundError, DamagedError):
-        old = {}
+        old = _recorded(folder)
+    except DamagedError:
+        old = None
     if old != document:
         write_document(folder / HASHES, document)
     for name, content in contents.items():
         write_bytes(folder / name, content)
-    for name in _hashes_in(old):
-        if name not in contents and name in {table.file for table in TABLES.values()}:
-            (folder / name).unlink(missing_ok=True)
+    for table in TABLES.values():
+        if old is not None and table.file in old["tables"] and table.file not in contents:
+            (folder / table.file).unlink(missing_ok=True)
 
 
 def read_tables(folder: str | Path) -> StoredTables:
     """The tables of a folder, each checked against `tables.json` where that is there."""
     folder = Path(folder)
-    recorded = _recorded_hashes(folder) if (folder / HASHES).exists() else None
-    there = {
+    recorded = _recorded(folder)
+    hashes = {} if recorded is None else recorded["tables"]
+    contents = {
         table.name: read_bytes(folder / table.file)
         for table in TABLES.values()
-        if table.required or (folder / table.file).exists() or table.file in (recorded or {})
+        if table.required or (folder / table.file).exists() or table.file in hashes
     }
-    rows = {name: TABLES[name].parse(content, folder / TABLES[name].file) for name, content in there.items()}
-    tables = StoredTables(rows, {TABLES[name].file: content for name, content in there.items()})
+    rows = {name: TABLES[name].parse(content, folder / TABLES[name].file) for name, content in contents.items()}
+    tables = StoredTables(rows, {TABLES[name].file: content for name, content in contents.items()})
     for name, digest in tables.hashes.items():
-        if recorded is not None and recorded.get(name) != digest:
+        if recorded is not None and hashes.get(name) != digest:
             what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
             raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
     return tables
@@ -506,11 +501,9 @@ def read_tables(folder: str | Path) -> StoredTables:
 def verify_tables(folder: str | Path) -> StoredTables:
     """Read the tables of a folder; DamagedError that names a table, or a record it was made from, that was changed."""
     folder = Path(folder)
-    tables = read_tables(folder)
-    made_from = read_document(folder / HASHES).get("made_from", []) if (folder / HASHES).exists() else []
-    for source in made_from if isinstance(made_from, list) else []:
-        assert isinstance(source, dict)
-        file = folder / str(source["file"])
+    tables, recorded = read_tables(folder), _recorded(folder)
+    for source in [] if recorded is None else recorded["made_from"]:
+        file = folder / source["file"]
         if file.is_file() and sha256(file) != source["sha256"]:
             raise DamagedError(f"{file}: not the file that the tables were made from. Collect or import again.")
     return tables
@@ -529,14 +522,15 @@ def hashed_files(folder: str | Path, files: Iterable[Path]) -> list[tuple[str, s
 _WHAT_TO_DO = f"Collect or import again; or delete {HASHES} if the tables are your own work now."
 
 
-def _recorded_hashes(folder: Path) -> dict[str, JsonValue]:
+def _recorded(folder: Path) -> TablesRecord | None:
+    """Return tables.json; None where there is none."""
     try:
-        return _hashes_in(read_document(folder / HASHES))
+        return TypeAdapter(TablesRecord).validate_python({"made_from": [], **read_document(folder / HASHES)})
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise DamagedError(
+            f"{folder / HASHES}: not a record of tables ({first_error(error)}). {_WHAT_TO_DO}"
+        ) from error
     except DamagedError as error:
         raise DamagedError(f"{error} {_WHAT_TO_DO}") from error
-
-
-def _hashes_in(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """What tables.json says of each file; nothing where it says nothing that can be read as that."""
-    recorded = document.get("tables")
-    return recorded if isinstance(recorded, dict) else {}
