@@ -18,7 +18,6 @@ from collapselab.core import contexts
 from collapselab.core.catalogue import CONTEXT_METRICS, Need, ReasonCode
 from collapselab.core.centre_loss import CentreLoss, CentreScores
 from collapselab.core.geometry import Geometry
-from collapselab.core.metrics import scatter_pinv
 from collapselab.core.output_curvature import OutputCurvature
 from frames import around, orthoplex, rotation, simplex
 
@@ -606,26 +605,6 @@ def test_the_catalogue_needs_at_most_one_and_a_half_tables_beside_the_moments_an
         env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)},
     )
     assert 0.4 < float(result.stdout) < 1.5
-
-
-def test_the_pseudo_inverse_is_the_same_with_and_without_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = drawn()
-    moments = ClassMoments.empty(len(world.weight), world.features.shape[1], covariance=True)
-    moments.update(world.features, world.labels)
-    geometry = Geometry(moments)
-    assert geometry.inverse_factor is not None
-    by_factor = scatter_pinv(geometry)
-    assert "spectrum" not in geometry.__dict__, "which is what takes the time"
-    monkeypatch.setattr(Geometry, "inverse_factor", None)
-    assert by_factor == pytest.approx(scatter_pinv(Geometry(moments)), rel=1e-10)
-
-
-def test_directions_of_rounding_alone_have_no_inverse_factor() -> None:
-    generator = torch.Generator().manual_seed(0)
-    moments = ClassMoments.empty(40, 12, covariance=True)
-    features = torch.nn.functional.layer_norm(torch.randn(400, 12, generator=generator), (12,))
-    moments.update(features, torch.arange(400) % 40)
-    assert Geometry(moments).inverse_factor is None
 
 
 # The second part: known answers and what it is blind to ----------------------------------------------------------------

@@ -229,44 +229,23 @@ class ContextGeometry:
         if not torch.equal(counts, table.count):
             raise ValueError(f"moments of {int(counts.sum()):,} tokens, but their contexts have {table.tokens:,}.")
         self.table, self.logits, self.gap = table, logits, gap
-        self._tokens, self._token_rows = torch.unique(table.token, return_inverse=True)
-        sums, dim = moments.sums, moments.dim
-        totals = sums.new_zeros(table.contexts, dim)
-        by_token = sums.new_zeros(len(self._tokens), dim)
-        for rows in self._parts():
-            totals.index_add_(0, table.context[rows].to(sums.device), sums[rows])
-            by_token.index_add_(0, self._token_rows[rows].to(sums.device), sums[rows])
-        self.means = totals.div_(table.uses.to(sums.device)[:, None])
-        counted = torch.zeros(len(self._tokens), dtype=torch.int64).index_add_(0, self._token_rows, table.count)
-        by_token /= counted.to(sums.device)[:, None]
-        self.split, self.within = self._split(moments, by_token, counted)
+        contexts, self._moments = moments.grouped(table.context, table.contexts), moments
+        self.means, self.within = contexts.means, float(contexts.scatter.sum())
 
-    def _split(self, moments: ClassMoments, by_token: Tensor, counted: Tensor) -> tuple[TokenSplit, float]:
-        table, sums = self.table, moments.sums
-        scatter = moments.scatter[: table.cells].cpu()
-        between = torch.zeros(len(self._tokens), dtype=torch.float64)
-        around_contexts = 0.0
-        for rows in self._parts():
-            counts = table.count[rows].double().to(sums.device)
-            means = sums[rows] / counts[:, None]
-            of_token = counts * (means - by_token[self._token_rows[rows].to(sums.device)]).square_().sum(1)
-            of_context = counts * (means - self.means[table.context[rows].to(sums.device)]).square_().sum(1)
-            between.index_add_(0, self._token_rows[rows], of_token.cpu())
-            around_contexts += float(of_context.sum())
-        within = torch.zeros_like(between).index_add_(0, self._token_rows, scatter)
-        contexts = torch.bincount(self._token_rows, minlength=len(self._tokens))
-        return TokenSplit(self._tokens, counted, contexts, within, between), float(scatter.sum()) + around_contexts
-
-    def _parts(self) -> list[slice]:
-        return [slice(start, min(start + ROWS, self.table.cells)) for start in range(0, self.table.cells, ROWS)]
+    @cached_property
+    def split(self) -> TokenSplit:
+        tokens, rows = torch.unique(self.table.token, return_inverse=True)
+        by_token = self._moments.grouped(rows, len(tokens))
+        scatter = self._moments.scatter[: self.table.cells].cpu()
+        within = torch.zeros(len(tokens), dtype=torch.float64).index_add_(0, rows, scatter)
+        contexts = torch.bincount(rows, minlength=len(tokens))
+        between = (by_token.scatter.cpu() - within).clamp_(min=0)
+        return TokenSplit(tokens, by_token.counts.cpu(), contexts, within, between)
 
     @cached_property
     def total(self) -> float:
         """tr Σ_T times the number of tokens; Missing where all tokens coincide."""
-        weights = self.table.uses.double().to(self.means.device)
-        centre = (weights[:, None] * self.means).sum(0) / weights.sum()
-        between = float((weights * (self.means - centre).square().sum(1)).sum())
-        total = self.within + between
+        total = float(self._moments.grouped(torch.zeros_like(self.table.context), 1).scatter)
         if total == 0:
             raise Missing(ReasonCode.ZERO, "the variance of these tokens is 0.")
         return total
@@ -292,11 +271,11 @@ class ContextGeometry:
         """The logit of each cell's token at the mean of these contexts, one a cell."""
         if self.logits is None:
             raise Missing(ReasonCode.NO_HEAD, "about the output layer, thus the last layer only.")
-        parts = [
-            self.logits(self.means[contexts[rows].to(self.means.device)], self.table.token[rows])
-            for rows in self._parts()
-        ]
-        return torch.cat([part.double().cpu() for part in parts])
+        device, cells = (
+            self.means.device,
+            zip(torch.split(contexts, ROWS), torch.split(self.table.token, ROWS), strict=True),
+        )
+        return torch.cat([self.logits(self.means[some.to(device)], token).double().cpu() for some, token in cells])
 
 
 FUNCTIONS: dict[str, Callable[[ContextGeometry], Found]] = {}

@@ -218,6 +218,14 @@ class ClassMoments:
         self.unit = max(self.unit, other.unit)
         return self
 
+    def grouped(self, groups: Tensor, number: int) -> "ClassMoments":
+        """Return moments of a number of groups; class i is in `groups[i]`, and classes after these in none."""
+        merged, index = ClassMoments.empty(max(number, 1), self.dim, self.device), groups.to(self.device)
+        for name in ("counts", "sums", "squares"):
+            getattr(merged, name).index_add_(0, index, getattr(self, name)[: len(index)])
+        merged.reference, merged.directions, merged.tokens = self.reference, None, int(merged.counts.sum())
+        return merged
+
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, whole or not at all; only classes that were seen take space."""
         save_tensors(path, self.tensors(), kind="class moments", facts=self.facts())
