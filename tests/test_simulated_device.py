@@ -84,9 +84,9 @@ class TestDevice:
 @pytest.fixture(autouse=True)
 def same_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum in parts of the CPU's size, so that sums come out bit for bit."""
-    from collapselab.core import accumulator
+    from collapselab.core import moments
 
-    monkeypatch.setattr(accumulator, "PART_BYTES", dict.fromkeys(("cpu", "cuda"), accumulator.PART_BYTES["cpu"]))
+    monkeypatch.setattr(moments, "PART_BYTES", dict.fromkeys(("cpu", "cuda"), moments.PART_BYTES["cpu"]))
 
 
 def same(value: float | None, rel: float) -> Any:

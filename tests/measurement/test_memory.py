@@ -97,8 +97,8 @@ def test_an_option_never_takes_less_memory(model: nn.Module, corpus: Corpus, mor
 
 @pytest.mark.parametrize("covariance", [False, True])
 def test_the_memory_of_moments_is_that_of_their_tensors(covariance: bool) -> None:
-    state = ClassMoments.empty(200, 24, covariance=covariance)._state
-    tensors = (state.counts, state.sums, state.squares, state.direct)
+    moments = ClassMoments.empty(200, 24, covariance=covariance)
+    tensors = (moments.counts, moments.sums, moments.squares)
     assert sum(tensor.numel() * tensor.element_size() for tensor in tensors) == table_bytes(200, 24)
 
 
@@ -107,4 +107,7 @@ def test_classes_sharded_over_one_process_are_those_of_a_plain_measurement(model
     assert isinstance(plain, Result)
     assert isinstance(sharded, Result)
     values = {(row.split, row.metric): row.value for row in plain.rows}
-    assert all(row.value == values[row.split, row.metric] for row in sharded.rows if row.metric != "ncc_loss")
+    for row in sharded.rows:
+        if row.metric != "ncc_loss":  # which takes all centres in one place
+            value = values[row.split, row.metric]
+            assert row.value == (None if value is None else pytest.approx(value, rel=1e-11))

@@ -19,9 +19,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass as row_dataclass
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
-from collapselab.disk import read_bytes, read_document, sha256, write_bytes, write_document
+from collapselab.disk import first_error, read_bytes, read_document, sha256, write_bytes, write_document
 from collapselab.errors import DamagedError
-from collapselab.record import first_error
 from collapselab.records.outcomes import direction
 from collapselab.records.table import Amount, ColumnTable, Count, Name, Number, Table
 
