@@ -35,6 +35,8 @@ from claims import (
     where,
 )  # fmt: skip
 
+from collapselab.analysis.paired import at_equal_training_loss
+
 
 def arm(name: str) -> pd.DataFrame:
     return last("cause", intervene=name)
@@ -144,6 +146,65 @@ def separable_speed() -> Numbers:
     means = last("separable").drop(columns="checkpoint").groupby("intervene").mean(numeric_only=True)
     effects = (means - means.loc["none"]).drop(index="none")
     return apart("none")["epoch"].iloc[0], len(effects), r(effects["train_loss"], effects["val_loss"])
+
+
+def gap_effect(name: str, column: str = "gap") -> Interval:
+    return interval(differences(last("gap-100", intervene=name), last("gap-100", intervene="none"), column))
+
+
+def gap_at_equal_loss(name: str, level: float | None = None) -> Interval:
+    """Arm minus control in validation loss at the final training loss of the slower run, or at this training loss."""
+    found = []
+    for seed in range(8):
+        arm, control = (at("gap-100", intervene=one, seed=seed).sort_values("tokens") for one in (name, "none"))
+        if level is None:
+            found.append(at_equal_training_loss(arm, control))
+        else:
+            left, right = (np.interp(-level, -run["train_loss"], run["val_loss"]) for run in (arm, control))
+            found.append(float(left - right))
+    if None in found:
+        raise ValueError(f"{name}: no checkpoint near the level")
+    return interval(value for value in found if value is not None)
+
+
+@claim("gap-100.md")
+def gap_overfits() -> Numbers:
+    control = at("gap-100", intervene="none").groupby("checkpoint")[["epoch", "gap", "val_loss"]].mean()
+    best, end = control.loc[control["val_loss"].idxmin()], control.loc[control["epoch"].idxmax()]
+    return end["epoch"], end["gap"], best["val_loss"], best["epoch"], end["val_loss"]
+
+
+@claim("gap-100.md")
+def gap_within() -> Numbers:
+    name = "within:+0.1"
+    return *down(gap_effect(name)), *up(gap_effect(name, "train_loss")), *up(gap_at_equal_loss(name))
+
+
+@claim("gap-100.md")
+def gap_others() -> Numbers:
+    spread, isotropy = "uniform_means:-0.1", "isotropy:+0.1"
+    return *down(gap_effect(spread)), *up(gap_at_equal_loss(spread)), *down(gap_at_equal_loss(isotropy))
+
+
+@claim("gap-100.md")
+def gap_near_the_best() -> Numbers:
+    names = ("within:+0.1", "uniform_means:-0.1", "isotropy:+0.1")
+    return 3.5, *(number for name in names for number in gap_at_equal_loss(name, 3.5))
+
+
+@claim("gap-100.md")
+def gap_best_loss() -> Numbers:
+    arms = {str(name) for name in last("gap-100")["intervene"]} - {"none"}
+    effects = {name: gap_effect(name, "best_val_loss") for name in arms}
+    low, high = min(effects, key=lambda name: effects[name][0]), max(effects, key=lambda name: effects[name][0])
+    if (low, high) != ("within:+0.1", "within:-0.1"):
+        raise ValueError(f"other arms are lowest and highest: {low}, {high}")
+    return *includes_zero(effects[low]), *up(effects[high])
+
+
+@claim("gap-100.md")
+def gap_sham() -> Numbers:
+    return tuple(includes_zero(gap_effect("within:+0.1:sham")))
 
 
 @claim("separable-pilot.md")
@@ -657,6 +718,15 @@ def readme_overfitting() -> Numbers:
     rises = [up(interval(differences(end, best, column))) for column in ("agreement", "val_loss", "gap")]
     agreement = float(end["agreement"].mean())
     return len(end), loss[1], loss[3], *rises[0], agreement, *rises[1], *rises[2], *loss[6:8]
+
+
+@claim("README.md")
+def readme_gap() -> Numbers:
+    name, end = "within:+0.1", gap_overfits()
+    return (
+        end[0], 100, len(last("gap-100", intervene=name)), *down(gap_effect(name)), *up(gap_at_equal_loss(name)),
+        *includes_zero(gap_effect(name, "best_val_loss")),
+    )  # fmt: skip
 
 
 def nc1_directions() -> list[str]:
