@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.timing import Line, at_least, at_most, in_turns, in_two_processes, peak_bytes, shown
 from collapselab.models.scores import LogitSpace
+from collapselab.models.taps import OutputLayer
 from collapselab.training.loss import next_token_loss
 
 DIM, VOCAB = 128, 50257
@@ -81,7 +82,7 @@ SPACE = LogitSpace()
 
 
 def _ours(features: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    return next_token_loss(features, weight, labels, space=SPACE)
+    return next_token_loss(features, OutputLayer(weight), labels, space=SPACE)
 
 
 def _plain(features: Tensor, weight: Tensor, labels: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import pandas as pd
 from reach import values_of_runs
 
 from collapselab.report.charts.style import PLASMA
-from collapselab.training.interventions.dose import parse_doses
+from collapselab.training.interventions import parse_doses
 
 OUT = Path(__file__).parent / "images" / "dose.svg"
 SHOWN = {"cdnv_log": "cdnv_log, less the control's", "val_loss": "validation loss in nats, less the control's"}

@@ -20,8 +20,7 @@ import pandas as pd
 
 from collapselab.records.tables import read_tables
 from collapselab.training.heads import HEADS
-from collapselab.training.interventions import INTERVENTIONS
-from collapselab.training.interventions.dose import Dose, parse_doses
+from collapselab.training.interventions import INTERVENTIONS, Dose, parse_doses
 from collapselab.training.interventions.features import FLOOR_TARGET
 
 PAGE = Path(__file__).parent / "interventions.md"

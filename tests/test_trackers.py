@@ -3,19 +3,15 @@
 TensorBoard is real. The others are stand-ins with the calls of the real libraries, which `make test-newest` runs.
 """
 
-import math
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from collapselab.errors import ConfigError
 from collapselab.trackers import TRACKERS, TrackedRun, check_tracker, tracked
-from collapselab.training.settings import Settings
-from collapselab.training.train import TrackedTraining
 
 VALUES = {"collapse/cdnv": 0.5}
 
@@ -93,26 +89,6 @@ def test_wandb_continues_the_same_run_and_is_closed(tmp_path: Path, monkeypatch:
     assert (first["id"], first["resume"]) == (run.identity, "allow")
     assert logged == {**VALUES, "train/global_step": 5}
     assert wandb.axes["*"] == "train/global_step", "curves are drawn over steps, not over calls"
-
-
-def test_a_training_and_its_measurements_have_one_run_and_the_same_steps(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    run, args = TrackedRun("a", tmp_path), TrainingArguments(output_dir=str(tmp_path / "out"), use_cpu=True)
-    control, logs = TrainerControl(), {"loss": 2.5, "grad_norm": math.nan, "note": "text"}
-    with tracked("tensorboard", run) as tracker:
-        assert tracker is not None
-        callback = TrackedTraining(tracker, Settings(width=8, depth=1, steps=900, intervene=("within:+0.1",)))
-        for step in (400, 800):
-            callback.on_log(args, TrainerState(global_step=step), control, logs=logs)
-        tracker.scalars(VALUES, 800)
-    found = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [(400, 2.5), (800, 2.5)]
-    assert [event.step for event in found.Scalars("collapse/cdnv")] == [800]
-    assert set(found.Tags()["scalars"]) == {"train/loss", "collapse/cdnv"}
-    (settings,) = (tmp_path / "tensorboard").glob("*/hparams.yml")
-    assert "width: 8" in settings.read_text()
-    assert "within:+0.1" in settings.read_text()
 
 
 def test_trackio_which_knows_names_alone_keeps_runs_of_one_name_apart(

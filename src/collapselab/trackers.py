@@ -66,7 +66,7 @@ class Tracker:
 def check_tracker(name: str) -> None:
     """ConfigError for a tracker that does not exist, or is not installed."""
     if name != NONE and name not in TRACKERS:
-        hint = did_you_mean(name, TRACKERS, otherwise=f"It is {', '.join(TRACKERS)} or none.")
+        hint = did_you_mean(name, TRACKERS, otherwise=f"Choose from {', '.join(TRACKERS)} or none.")
         raise ConfigError(f"report_to: {name} is not a tracker. {hint}")
     if name != NONE and find_spec(name) is None:
         raise ConfigError(f"report_to: {name} is not installed. Install it: pip install 'collapselab[{name}]'")
@@ -79,7 +79,7 @@ def tracked(name: str, run: TrackedRun) -> Iterator[Tracker | None]:
     if name == NONE:
         yield None
         return
-    from accelerate import tracking
+    from accelerate import tracking  # type: ignore[import-untyped]
 
     made: Any
     if name == "tensorboard":

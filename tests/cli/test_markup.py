@@ -9,7 +9,8 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from collapselab import cli, progress
+from collapselab import cli
+from collapselab.messages import progress
 from collapselab.records.run import CheckpointRecord
 from collapselab.suite.status import State, plan_table, status_table
 
@@ -72,8 +73,8 @@ def test_the_folder_of_a_training_with_brackets_is_shown_as_it_is(
 def test_progress_shows_a_name_with_brackets_as_it_is(
     tag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "Console", lambda **_: Console(width=300, force_terminal=False, stderr=True))
-    with progress.progress(f"reading {tag}", total=2, unit="files") as advance:
+    monkeypatch.setattr("rich.console.Console", lambda **_: Console(width=300, force_terminal=False, stderr=True))
+    with progress(f"reading {tag}", total=2, unit="files") as advance:
         advance(1, note=f"note {tag}")
     said = capsys.readouterr().err
     assert f"reading {tag}" in said

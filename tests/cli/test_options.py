@@ -118,7 +118,7 @@ def test_a_number_of_sample(option: str, monkeypatch: pytest.MonkeyPatch) -> Non
         raise RunError("reached the model")
 
     monkeypatch.setattr(generate, "_choose", reached)
-    for number in ("nan", "-1", "99999999999999999999", "9" * 400, "inf", "1e-320"):
+    for number in ("nan", "-1", "99999999999999999999", "9" * 400, "inf"):
         assert refused("sample", "m", f"--{option}={number}") not in (None, "reached the model"), number
 
 
@@ -180,7 +180,7 @@ def donor(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--intervene", "within:+0.1", "--intervene", "within:-0.1"], "within is there twice"),
         (["--head", "frozen-code"], "head: frozen-code is not the input embeddings, but tied is true. Set tied"),
         (["--head", "sphere"], "head: sphere is not the input embeddings, but tied is true. Set tied to false."),
-        (["--head", "frozen-cod", "--no-tied"], "did you mean 'frozen-code'?"),
+        (["--head", "frozen-cod", "--no-tied"], "did you mean frozen-code?"),
         (
             ["--head", "frozen-etf", "--no-tied"],
             "frozen-etf of 300 tokens has no place in 8 dimensions, which hold a simplex frame of at most 9.",
@@ -188,7 +188,7 @@ def donor(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--head", "frozen-donor", "--no-tied"], "head: frozen-donor needs a donor. Name the folder"),
         (["--head", "frozen-donor", "--no-tied", "--donor", "DONOR"], "300 tokens × 16, but this model needs 300 × 8"),
         (["--head", "frozen-code", "--no-tied", "--donor", "DONOR"], "the head frozen-code takes none"),
-        (["--optimizer", "coupled-adm"], "did you mean 'coupled-adam'?"),
+        (["--optimizer", "coupled-adm"], "did you mean coupled-adam?"),
         (
             ["--optimizer", "adam", "--coupling", "0.5"],
             "coupling: 0.5 is a share of the decay of adamw or coupled-adam",

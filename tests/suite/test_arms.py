@@ -79,7 +79,7 @@ def test_the_run_of_an_arm_is_the_run_of_its_settings_in_any_recipe() -> None:
         ("[none, nnoe]", r"arms\[1\]: 'nnoe' is not NAME:DOSE.* An arm is none, a dose"),
         ("[none, ['within:+0.1', 'unifrm:+0.1']]", r"arms\[1\]: unifrm is not an intervention. Did you mean"),
         ("[none, ['within:+0.1', 'within:-0.1']]", r"arms\[1\]: within is there twice"),
-        ("[none, {head: frozen-cod}]", r"arms\[1\].head: 'frozen-cod' is not valid: did you mean 'frozen-code'"),
+        ("[none, {head: frozen-cod}]", r"arms\[1\].head: 'frozen-cod' is not valid: did you mean frozen-code"),
         ("[none, {haed: sphere}]", r"arms\[1\].haed: is not a setting. Did you mean head"),
         ("[none, {seed: 3}]", r"arms\[1\].seed: an arm and its control share it"),
         ("[none, {corpus: x}]", r"arms\[1\].corpus: an arm and its control share it"),

@@ -14,6 +14,7 @@ from collapselab.suite import collect
 from collapselab.suite import plan as planning
 from collapselab.suite.plan import CorpusFacts, Entry, SuitePlan, corpus_facts, pace, plan_suite, run_name
 from collapselab.suite.recipe import load_suite, parse_suite, shipped_recipes
+from collapselab.training import Choice
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS, Intervention
 from collapselab.training.settings import resolved, settings_from
@@ -139,7 +140,7 @@ def toy(name: str) -> Intervention:
 def test_head_and_interventions_are_in_a_runs_name_as_a_folder_may_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("within", "dual", "u" * 200):
         monkeypatch.setitem(INTERVENTIONS, name, toy(name))
-    monkeypatch.setitem(HEADS, "frozen", lambda *_: None)
+    monkeypatch.setitem(HEADS, "frozen", Choice(lambda *_: None, "For tests.", "", "ours"))
 
     def named(intervene: list[str], **values: Any) -> str:
         settings = settings_from({"width": 64, "depth": 1, "intervene": intervene, **values})

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from collapselab.core.catalogue import METRICS
 from collapselab.corpus.blocks import Corpus
@@ -78,7 +86,7 @@ def test_the_training_is_bit_identical_with_it(corpus: Corpus, tmp_path: Path) -
 
 
 def test_mode_and_gradients_are_left_as_they_were(corpus: Corpus, tmp_path: Path) -> None:
-    class Look(CollapseCallback.__mro__[1]):  # type: ignore[misc]
+    class Look(TrainerCallback):
         seen: list[bool]
 
         def on_step_end(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
@@ -111,7 +119,8 @@ def test_it_appears_in_tensorboard(corpus: Corpus, tmp_path: Path, monkeypatch: 
 def test_texts_are_enough_and_seven_curves_are_logged(corpus: Corpus, tmp_path: Path) -> None:
     texts = [f"Story {number}: Tom saw a big dog and ran home to his mother." for number in range(60)]
     watched = trainer(tmp_path, corpus, "gpt2")
-    callback = CollapseCallback(data=texts, tokenizer=corpus.tokenizer(), every=100, tokens=300).attach(watched)
+    callback = CollapseCallback(data=texts, tokenizer=corpus.tokenizer(), every=100, tokens=300)
+    watched.add_callback(callback)
     watched.train()
     logs = [entry for entry in watched.state.log_history if "collapse/agreement" in entry]
     assert len(logs) == len(callback.results) == 2
@@ -132,17 +141,6 @@ def test_what_cannot_be_watched_is_refused(corpus: Corpus, tmp_path: Path) -> No
         small.train()
 
 
-def test_the_trainer_is_handed_over(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from collapselab.training import callback as module
-
-    monkeypatch.setattr(module, "_trainer_on_the_stack", lambda: pytest.fail("it was handed over"))
-    watched = trainer(tmp_path, corpus)
-    attached = CollapseCallback(corpus, every=3, tokens=300, metrics="all").attach(watched)
-    watched.train()
-    logs = [entry["step"] for entry in watched.state.log_history if "collapse/cdnv" in entry]
-    assert logs == list(attached.results) == [0, 3, 6]
-
-
 class FullyShardedDataParallel(torch.nn.Module):
     """As torch calls what wraps a model whose weights are spread over processes."""
 
@@ -158,7 +156,7 @@ def test_weights_that_are_spread_over_processes_are_refused_by_name(kind: str, c
     else:
         head: Any = watched.model.get_output_embeddings()  # type: ignore[operator]
         head.register_parameter("part", type("DTensor", (torch.nn.Parameter,), {})(torch.ones(1)))
-    CollapseCallback(corpus, every=3, tokens=300, metrics="all").attach(watched)
+    watched.add_callback(CollapseCallback(corpus, every=3, tokens=300, metrics="all"))
     with pytest.raises(ConfigError, match=rf"CollapseCallback: the model is trained with .*{kind}.*over processes"):
         watched.train()
 

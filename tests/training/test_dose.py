@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapselab.errors import ConfigError
-from collapselab.training.interventions import INTERVENTIONS, Intervention
-from collapselab.training.interventions.dose import Dose, parse_doses, sham_notes
+from collapselab.training.interventions import INTERVENTIONS, Dose, Intervention, parse_doses, sham_notes
 from collapselab.training.settings import plan, resolved, settings_from
 
 

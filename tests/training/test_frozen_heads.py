@@ -17,8 +17,7 @@ from collapselab.errors import ConfigError
 from collapselab.records.run import RunFolder, RunRecord, identity
 from collapselab.suite.plan import run_name
 from collapselab.training.heads import HEADS
-from collapselab.training.heads.donor import permutation_within_bins
-from collapselab.training.heads.rows import spread_rows
+from collapselab.training.heads.frozen import permutation_within_bins, spread_rows
 from collapselab.training.settings import resolved, settings_from
 from training.runs import SMALL, assert_same_bits, run, run_in_two, weights
 
@@ -121,7 +120,7 @@ def test_many_rows_that_are_spread_are_as_even_as_a_code_can_be() -> None:
 
 
 def test_rows_are_spread_in_subsets_and_follow_from_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collapselab.training.heads.rows.ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("collapselab.training.heads.frozen.ROWS_AT_ONCE", 16)
     start = torch.nn.functional.normalize(torch.randn(60, 8, generator=Generator().manual_seed(0)), dim=1)
     first, again, other = (spread_rows(start, Generator().manual_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)

@@ -43,8 +43,8 @@ def test_a_trained_model_writes_other_words_than_an_initial_one(trained: Path) -
     ("options", "message"),
     [
         ({"checkpoint": "7"}, r"has no checkpoint 7\. It has 0, 0\.\d+"),
-        ({"count": 0}, "count: 0 is not valid"),
-        ({"temperature": -1.0}, "temperature: -1.0 is not valid"),
+        ({"count": 0}, "count must be ≥ 1, got 0"),
+        ({"temperature": -1.0}, "temperature must be ≥ 0, got -1.0"),
         ({"prompt": "Once upon a time " * 40}, r"the prompt has \d+ tokens; no room is left in a text of 32"),
     ],
 )

@@ -7,6 +7,7 @@ from torch import Generator, nn
 
 from collapselab.errors import ConfigError
 from collapselab.records.run import RunFolder
+from collapselab.training import Choice
 from collapselab.training.heads import HEADS
 from collapselab.training.settings import settings_from
 from training.runs import assert_same_bits, logged, run, weights
@@ -22,7 +23,7 @@ def frozen_rows(model: Any, settings: Any, generator: Generator) -> None:
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head added from outside, by its entry alone."""
-    monkeypatch.setitem(HEADS, "frozen-rows", frozen_rows)
+    monkeypatch.setitem(HEADS, "frozen-rows", Choice(frozen_rows, "For tests.", "", "ours"))
 
 
 def test_a_frozen_head_keeps_its_bits_and_the_rest_is_trained(corpus_folder: Path, tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_a_head_of_its_own_is_refused_where_embeddings_are_tied(corpus_folder: P
 
 
 def test_a_head_that_there_is_not_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="head: 'frozen-row' is not valid: did you mean 'frozen-rows'\\?"):
+    with pytest.raises(ConfigError, match="head: 'frozen-row' is not valid: did you mean frozen-rows\\?"):
         settings_from({"width": 16, "depth": 1, "head": "frozen-row"})
 
 

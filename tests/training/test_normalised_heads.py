@@ -17,8 +17,8 @@ from collapselab.models.taps import features, last_norm
 from collapselab.records.measurement import Result
 from collapselab.records.run import RunFolder
 from collapselab.training.heads import HEADS
+from collapselab.training.heads.frozen import HeadInputs
 from collapselab.training.heads.normalised import MeanRows
-from collapselab.training.heads.rows import HeadInputs
 from training.runs import assert_same_bits, logged, run, run_in_two, weights
 
 HEAD, GAIN, BIAS = "lm_head.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"
@@ -163,7 +163,7 @@ def _unit(vector: Tensor) -> Tensor:
 
 def test_the_table_is_the_mean_of_directions_up_to_its_window_and_exponential_after() -> None:
     model = build_model(build_config("gpt-neo", width=8, depth=1, vocabulary=3, positions=8, tied=False), seed=0)
-    rows = HEADS["class-means"](model, HeadInputs(torch.ones(3)), torch.Generator())
+    rows = HEADS["class-means"].make(model, HeadInputs(torch.ones(3)), torch.Generator())
     assert isinstance(rows, MeanRows)
     generator = torch.Generator().manual_seed(0)
     expected, number = torch.zeros(8), 0

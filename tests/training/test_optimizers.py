@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Adam, AdamW
 
 from collapselab.errors import ConfigError
+from collapselab.training import Choice
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import settings_from
 from training.runs import assert_same_bits, run, run_in_two, weights
@@ -17,6 +18,7 @@ QUICK = """
 import sys
 from collapselab.training.heads import HEADS
 from collapselab.training.interventions import INTERVENTIONS
+from collapselab.training import Choice
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import settings_from
 settings_from({"width": 16, "depth": 1, "optimizer": "sgd", "head": "learned", "intervene": []})
@@ -36,7 +38,8 @@ def test_a_further_optimiser_is_a_function_and_an_entry(
                 for parameter in group["params"]:
                     parameter.sub_(group["lr"] * parameter.grad.sign())
 
-    monkeypatch.setitem(OPTIMIZERS, "sign", lambda groups, settings: Sign(groups, {"lr": settings.lr}))
+    sign = Choice(lambda groups, settings: Sign(groups, {"lr": settings.lr}), "For tests.", "", "ours")
+    monkeypatch.setitem(OPTIMIZERS, "sign", sign)
     run(corpus_folder, tmp_path / "run", optimizer="sign", steps=1, lr=2.0**-10)
     before, after = weights(tmp_path / "run", first=True), weights(tmp_path / "run")
     moved = torch.cat([(after[name] - before[name]).abs().flatten() for name in before])
@@ -49,9 +52,9 @@ def test_a_further_optimiser_is_a_function_and_an_entry(
     [
         (
             "adanw",
-            "optimizer: 'adanw' is not valid: did you mean 'adamw'\\? It is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\.",
+            "optimizer: 'adanw' is not valid: did you mean adamw\\? Choose from adamw, adam, sgd, coupled-adam\\.",
         ),
-        ("lion", "optimizer: 'lion' is not valid: it is 'adamw', 'adam', 'sgd' or 'coupled-adam'\\."),
+        ("lion", "optimizer: 'lion' is not valid: choose from adamw, adam, sgd, coupled-adam\\."),
         (3, "optimizer: 3 is not valid: input should be a valid string"),
     ],
 )
@@ -125,7 +128,7 @@ def test_coupled_adam_is_adam_with_one_second_moment_for_all_rows(monkeypatch: p
     groups = [{"params": [other, rows], "weight_decay": 0.1, "vocabulary": [1]}]
     settings = settings_from({"width": 16, "depth": 1, "optimizer": "coupled-adam", "lr": 1e-2})
     ours, theirs = (
-        OPTIMIZERS["coupled-adam"](groups, settings),
+        OPTIMIZERS["coupled-adam"].make(groups, settings),
         AdamW([reference], lr=1e-2, weight_decay=0.1, fused=True),
     )
     w, m, v = rows.detach().clone().tolist(), [[0.0] * 3 for _ in range(5)], [0.0] * 3
@@ -162,7 +165,7 @@ def test_coupling_puts_its_share_of_the_decay_into_the_gradient() -> None:
     start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
     ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
     settings = settings_from({"width": 16, "depth": 1, "lr": 1e-2, "coupling": 0.25})
-    optimizer = OPTIMIZERS["adamw"]([{"params": [ours], "weight_decay": 0.4, "vocabulary": []}], settings)
+    optimizer = OPTIMIZERS["adamw"].make([{"params": [ours], "weight_decay": 0.4, "vocabulary": []}], settings)
     reference = Adam([theirs], lr=1e-2)
     for gradient in torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)):
         ours.grad, theirs.grad = gradient.clone(), gradient + 0.4 * 0.25 * theirs.detach()
@@ -187,7 +190,7 @@ def test_at_rest_the_sum_of_rows_falls_with_the_coupling_to_zero() -> None:
     for share in shares:
         weight = torch.zeros(30, 8, dtype=torch.float64).requires_grad_()
         settings = settings_from({"width": 16, "depth": 1, "lr": 5e-3, "coupling": share})
-        optimizer = OPTIMIZERS["adamw"]([{"params": [weight], "weight_decay": 0.05, "vocabulary": []}], settings)
+        optimizer = OPTIMIZERS["adamw"].make([{"params": [weight], "weight_decay": 0.05, "vocabulary": []}], settings)
         for step in range(1500):
             optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / 1500)
             (weight.grad,) = torch.autograd.grad(torch.nn.functional.cross_entropy(features @ weight.T, labels), weight)

@@ -13,11 +13,10 @@ from torch.testing import assert_close
 from collapselab.core.catalogue import METRICS
 from collapselab.core.output_curvature import OutputCurvature
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, features, output_layer
-from collapselab.training.interventions.dose import Dose
+from collapselab.training.interventions import INTERVENTIONS, Dose, features, output_layer
 from collapselab.training.interventions.features import READY
 from collapselab.training.interventions.step import Classes, Penalty, Step
-from collapselab.training.interventions.term import Term, Tokens
+from collapselab.training.interventions.term import StepNorm, Term, Tokens
 from training.penalty_oracles import ORACLES, Table
 
 DEFINED = [name for name in INTERVENTIONS if name != "noise"]
@@ -560,7 +559,7 @@ def test_a_sham_keeps_the_counts_of_labels_and_not_the_labels(name: str, monkeyp
     tokens = Tokens(given.features, given.labels, given.sequences, classes, OutputLayer(given.weight))
     for sham in (False, True):
         term = Term(Dose(name, 0.1, sham), seed=0, steps=100)
-        term.begin_step(3)
+        term.begin_step(3, StepNorm("features", given.weight, processes=1))
         term.penalty(tokens, lambda one: one)
     plain, sham_step = seen
     assert plain.classes is classes

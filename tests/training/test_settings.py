@@ -29,7 +29,7 @@ def planned(blocks: int = 100, block: int = 64, **values: object):
         ({"lr": 0.0}, "lr must be > 0"),
         ({"lr": float("nan")}, "lr: nan is not valid"),
         ({"dropout": 1.0}, "dropout must be < 1"),
-        ({"optimizer": "lion"}, "optimizer: 'lion' is not valid.*'adamw', 'adam', 'sgd' or 'coupled-adam'"),
+        ({"optimizer": "lion"}, "optimizer: 'lion' is not valid.*adamw, adam, sgd, coupled-adam"),
         ({"epochs": 1.0, "steps": 5}, "epochs and steps are both given"),
         ({"batch": 4, "batch_tokens": 512}, "batch and batch_tokens are both given"),
         ({"seed": -1}, "seed must be ≥ 0"),

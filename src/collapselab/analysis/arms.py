@@ -26,8 +26,7 @@ from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Model
 from collapselab.errors import ConfigError
 from collapselab.records.suite import Primary, registered_primary
 from collapselab.records.table import Cell
-from collapselab.training.interventions import INTERVENTIONS
-from collapselab.training.interventions.dose import Dose, parse_doses
+from collapselab.training.interventions import INTERVENTIONS, Dose, parse_doses
 
 DEFAULTS = {"intervene": "", "head": "learned", "donor": "", "optimizer": "adamw", "coupling": "0", "tied": "True"}
 GROUPS = (("intervene",), ("head", "donor"), ("optimizer", "coupling"), ("tied",))

@@ -266,7 +266,7 @@ def publish(
     from collapselab.records.result_folder import load_results
 
     is_suite = (directory / "results.csv").is_file()
-    results = [] if is_suite else load_results(directory)
+    results = [] if is_suite else list(load_results(directory))
     if is_suite or len({result.facts["run"] for result in results}) > 1:
         from collapselab.report.publish import publish as make
 

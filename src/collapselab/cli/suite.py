@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from collapselab.cli.options import (
+    DEVICE_HELP,
     TRACKER_HELP,
     Commands,
     JsonOption,
@@ -81,7 +82,7 @@ def plan(
     scale: ScaleOption = None,
     out: OutOption = None,
     timing: Annotated[bool, typer.Option(help="Time a few steps, to estimate how long it takes here.")] = True,
-    device: Annotated[str, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -129,7 +130,7 @@ def run(
         str,
         where_option(metavar="NAME", help=LAUNCHER_HELP, autocompletion=names_in(LAUNCHER_HELP)),
     ] = "local",
-    device: Annotated[str, where_option(help="`auto`, `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    device: Annotated[str, where_option(help=DEVICE_HELP)] = "auto",
     retry_failed: Annotated[bool, again_option("--retry-failed", help="Try failed runs again.")] = False,
     accept_change: Annotated[
         bool, again_option("--accept-change", help="Continue in the same folder although the recipe has changed.")

@@ -31,7 +31,7 @@ from collapselab.records.options import Options
 from collapselab.records.run import identity
 from collapselab.suite.recipe import THE_CORPUS, Suite
 from collapselab.suite.sections import ADDED_FIELDS, CorpusSpec, listed
-from collapselab.training.interventions.dose import parse_doses, sham_notes
+from collapselab.training.interventions import parse_doses, sham_notes
 from collapselab.training.settings import Plan, Settings, model_config, paper_batch, plan, resolved
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ class Entry:
 
     @property
     def step_flops(self) -> float:
-        return self.architecture.training_flops(self.planned.step_positions, self.planned.block)
+        positions = self.planned.batch * (self.planned.block - 1)  # padding among them
+        return self.architecture.training_flops(positions, self.planned.block)
 
     @property
     def flops(self) -> float:

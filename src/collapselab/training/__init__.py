@@ -16,3 +16,42 @@
 Blocks of token ids go from the corpus to the trainer; features and next tokens from the model to the objective; its
 gradient back through the model to the optimiser; weights, log and state by checkpointing to the run's folder.
 """
+
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, final
+
+Function = Callable[..., Any]
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A head or an optimiser: the function that makes it, and what `collapselab interventions` prints."""
+
+    make: Function
+    words: str
+    """What it does, in one sentence."""
+    formula: str
+    source: str
+    cost: str = "–"
+    """Multiplications beside those of a learned head or of adamw; K classes, D dimensions, N tokens."""
+    must_move: str = "–"
+    """What it must move against a learned head that is not tied, or against adamw; – for a baseline."""
+
+
+def choices(table: str) -> Iterator[tuple[str, Function, dict[str, Any]]]:
+    """The name, the function and the further fields of each entry of a table in `choices.toml`.
+
+    The module of a function is imported when it is called: names are checked where settings are read, without torch.
+    """
+    text = files(__name__).joinpath("choices.toml").read_text(encoding="utf-8")
+    for name, entry in tomllib.loads(text)[table].items():
+        yield name, _lazily(*entry.pop("function").split(":")), entry
+
+
+def _lazily(module: str, name: str) -> Function:
+    return lambda *values: getattr(import_module(f"{__name__}.{module}"), name)(*values)

@@ -3,10 +3,9 @@
 import math
 import signal
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn, final
+from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 import torch
@@ -19,11 +18,15 @@ from collapselab.errors import Interrupted, RunError, StopRequest
 from collapselab.messages import Advance, logger
 from collapselab.models.scores import Scores, split_scores
 from collapselab.records.run import CheckpointRecord, RunFolder, StateFacts, StepEntry
-from collapselab.training.interventions.dose import sham_notes
-from collapselab.training.settings import Plan
+from collapselab.trackers import Tracker
+from collapselab.training.interventions import sham_notes
+from collapselab.training.settings import Plan, TrainOptions
 from collapselab.training.trainer import LanguageTrainer, seed_step
 
 log = logger(__name__)
+
+LOG_LINES = 2000
+"""Most lines of a log where nobody says how often to log."""
 
 RECENT = 100
 """Steps whose mean loss is `train_loss_running`."""
@@ -37,6 +40,19 @@ MIN_SAMPLE, MAX_SAMPLE = 4_096, 65_536
 """Fewest and most tokens of the sample at each checkpoint; a training split that has fewer is evaluated whole."""
 
 
+class Around(NamedTuple):
+    """What a training needs beside its steps."""
+
+    run: str
+    """The identity of the run."""
+    missing: set[str]
+    """The checkpoints that are to be made."""
+    advance: Advance
+    request: StopRequest
+    """Once a signal is noted in it, the training ends after its step."""
+    tracker: Tracker | None = None
+
+
 @final
 class Checkpointing(TrainerCallback):
     """Saves a run while it is trained: the trainer takes the steps, this class restores, logs, checkpoints and stops.
@@ -45,30 +61,14 @@ class Checkpointing(TrainerCallback):
     """
 
     def __init__(
-        self,
-        trainer: LanguageTrainer,
-        folder: RunFolder,
-        corpus: Corpus,
-        *,
-        run: str,
-        missing: set[str],
-        save_seconds: float,
-        log_every: int,
-        advance: Advance,
+        self, trainer: LanguageTrainer, folder: RunFolder, corpus: Corpus, options: TrainOptions, around: Around
     ) -> None:
-        self.trainer, self.folder, self.corpus, self.run, self.missing = trainer, folder, corpus, run, missing
-        self.save_seconds, self.log_every, self.advance = save_seconds, log_every, advance
-        self.plan, self.writes = trainer.plan, trainer.args.process_index == 0
+        self.trainer, self.folder, self.corpus, self.options, self.around = trainer, folder, corpus, options, around
+        self.plan, self.writes, self.missing = trainer.plan, trainer.args.process_index == 0, around.missing
+        self.log_every = options.log_every or max(1, trainer.plan.steps // LOG_LINES)
         self.train_sample = training_sample(corpus.train, trainer.plan)
-        self.recent: deque[float] = deque(maxlen=RECENT)
-        self.unlogged: list[float] = []
-        self.unlogged_clipped = 0
-        self.clipped_steps: int | None = 0
-        """Of the whole training so far; None where it continues from a state that did not count them."""
-        self.seconds_before, self.started = 0.0, time.monotonic()
-        self.last_save = self.last_log = self.started
-        self.request = StopRequest()
-        """Set by `train`: once a signal is noted in it, the training ends after its step."""
+        self.facts: StateFacts = {"recent": [], "unlogged": [], "unlogged_clipped": 0, "clipped_steps": 0, "seconds": 0}
+        self.started = self.last_save = self.last_log = time.monotonic()
         self.stop = False
 
     def on_train_begin(
@@ -78,18 +78,18 @@ class Checkpointing(TrainerCallback):
         step, tensors, facts = self.folder.load_state(up_to=earliest)
         if step:
             restore(self.trainer, tensors, step)
-            self.recent.extend(facts["recent"])
-            self.unlogged, self.unlogged_clipped = list(facts["unlogged"]), facts.get("unlogged_clipped", 0)
-            self.clipped_steps = facts.get("clipped_steps")
-            self.seconds_before = facts["seconds"]
-            self.advance(self.trainer.tokens_after(step))
+            self.facts |= {"clipped_steps": None, **facts}
+            self.around.advance(self.trainer.tokens_after(step))
             state.global_step = self.trainer.start = step
         if self.writes:
             self.folder.rewind_log(step, self.missing)
-            for note in () if step else sham_notes(self.trainer.settings.intervene):
-                self.folder.say(note)
             if step:
                 log.info("%s: continuing at step %s of %s.", self.folder.name, f"{step:,}", f"{self.plan.steps:,}")
+            else:
+                for note in sham_notes(self.trainer.settings.intervene):
+                    self.folder.say(note)
+                if self.around.tracker is not None:
+                    self.around.tracker.settings(self.trainer.settings.model_dump())
         self.started = self.last_save = self.last_log = time.monotonic()
         self._checkpoint(step)
 
@@ -103,37 +103,37 @@ class Checkpointing(TrainerCallback):
     ) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stopped = _summed([float(self.trainer.step_loss), self.request.number is not None], args)
+        loss, stopped = _summed([float(self.trainer.step_loss), self.around.request.number is not None], args)
         loss, self.stop = loss / args.world_size, stopped > 0
         compared = self.trainer.step_objective.end_step()
-        self._check_finite("loss", loss, state.global_step)
+        values: dict[str, float | None] = {"loss": loss}
         for penalty in compared:
-            self._check_finite(f"the penalty {penalty.name}", penalty.value, state.global_step)
-            self._check_finite(f"the gradient of the penalty {penalty.name}", penalty.of_penalty, state.global_step)
-            if penalty.first_idle and self.writes:
-                self.folder.say(
-                    f"{penalty.name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with "
-                    f"a gradient. Such steps are counted in the log, as {penalty.name}/idle_steps."
-                )
-        self._check_finite("the gradient's norm", self.trainer.grad_norm, state.global_step)
-        self.recent.append(loss)
-        self.unlogged.append(loss)
+            values[f"the penalty {penalty.name}"] = penalty.value
+            values[f"the gradient of the penalty {penalty.name}"] = penalty.of_penalty
+        self._check_finite(values | {"the gradient's norm": self.trainer.grad_norm}, state.global_step)
+        for name in [penalty.name for penalty in compared if penalty.first_idle and self.writes]:
+            self.folder.say(
+                f"{name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with a gradient. "
+                f"Such steps are counted in the log, as {name}/idle_steps."
+            )
         clipped = 0 < args.max_grad_norm < (self.trainer.grad_norm or 0.0)
-        self.unlogged_clipped += clipped
-        if self.clipped_steps is not None:
-            self.clipped_steps += clipped
+        self.facts["recent"] = [*self.facts["recent"][1 - RECENT :], loss]
+        self.facts["unlogged"].append(loss)
+        self.facts["unlogged_clipped"] += clipped
+        if self.facts["clipped_steps"] is not None:
+            self.facts["clipped_steps"] += clipped
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         step = state.global_step
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - 1)
-        interventions = "".join(f"  {text}" for text in self.trainer.step_objective.live_texts())
-        self.advance(taken, note=f"step {step:,}/{self.plan.steps:,}  loss {self.recent[-1]:.3f}{interventions}")
+        texts = [f"loss {self.facts['recent'][-1]:.3f}", *self.trainer.step_objective.live_texts()]
+        self.around.advance(taken, note="  ".join([f"step {step:,}/{self.plan.steps:,}", *texts]))
         if step % self.log_every == 0 or step == self.plan.steps:
             self._log(step)
         self._checkpoint(step)
         if self.stop:
             self._stop(step)
-        if time.monotonic() - self.last_save >= self.save_seconds and step < self.plan.steps:
+        if time.monotonic() - self.last_save >= 60 * self.options.save_minutes and step < self.plan.steps:
             self._save(step)
 
     def _stop(self, step: int) -> NoReturn:
@@ -141,35 +141,46 @@ class Checkpointing(TrainerCallback):
             self._save(step)
         when = f"after step {step:,} of {self.plan.steps:,}. Everything is saved" if step else "before its first step"
         raise Interrupted(
-            f"{self.folder.name}: stopped {when}; the same command continues.", self.request.number or signal.SIGTERM
+            f"{self.folder.name}: stopped {when}; the same command continues.",
+            self.around.request.number or signal.SIGTERM,
         )
 
-    def _check_finite(self, what: str, value: float | None, step: int) -> None:
-        if value is not None and not math.isfinite(value):
-            raise RunError(
-                f"{self.folder.name}: {what} is {value} at step {step + 1:,}. Stopped before the update; "
-                f"{self._last_good(step)}. A lower lr or a warm-up may help."
-            )
+    def _check_finite(self, values: Mapping[str, float | None], step: int) -> None:
+        done = [name for at, name in self.plan.checkpoints.items() if at <= step and name not in self.missing]
+        good = f"the last checkpoint is epoch {done[-1]}" if done else "there is no checkpoint yet"
+        for what, value in values.items():
+            if value is not None and not math.isfinite(value):
+                raise RunError(
+                    f"{self.folder.name}: {what} is {value} at step {step + 1:,}. Stopped before the update; {good}. "
+                    "A lower lr or a warm-up may help."
+                )
 
     def _log(self, step: int) -> None:
-        now, steps = time.monotonic(), len(self.unlogged)
-        taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - steps)
+        now, losses, tokens = time.monotonic(), self.facts["unlogged"], self.trainer.tokens_after(step)
+        taken = tokens - self.trainer.tokens_after(step - len(losses))
         of_step = StepEntry(
             step=step,
             epoch=self.plan.epoch(step),
-            tokens=self.trainer.tokens_after(step),
-            loss=math.fsum(self.unlogged) / steps,
+            tokens=tokens,
+            loss=math.fsum(losses) / len(losses),
             lr=self._rate(step),
             grad_norm=self.trainer.grad_norm,
-            clipped=self.unlogged_clipped / steps,
+            clipped=self.facts["unlogged_clipped"] / len(losses),
             tokens_per_second=round(taken / (now - self.last_log), 1),
             seconds=round(self._seconds(), 3),
         )
         entry: dict[str, Any] = {**of_step, **self.trainer.step_objective.log_values()}
-        self.unlogged, self.unlogged_clipped, self.last_log = [], 0, now
+        self.facts["unlogged"], self.facts["unlogged_clipped"], self.last_log = [], 0, now
         if self.writes:
             self.folder.log(entry)
-        self.trainer.log({name: value for name, value in entry.items() if name not in ("step", "epoch")})
+        self._track(step, {name: value for name, value in entry.items() if name not in ("step", "epoch")})
+
+    def _track(self, step: int, values: Mapping[str, float | None]) -> None:
+        finite = {
+            f"train/{name}": value for name, value in values.items() if value is not None and math.isfinite(value)
+        }
+        if self.around.tracker is not None:
+            self.around.tracker.scalars(finite, step)
 
     def _rate(self, step: int) -> float:
         """The learning rate of the step just taken."""
@@ -191,26 +202,27 @@ class Checkpointing(TrainerCallback):
         self.missing.discard(name)
 
     def _write_checkpoint(self, name: str, step: int, scores: Scores, train: Scores) -> None:
+        recent, clipped = self.facts["recent"], self.facts["clipped_steps"]
         known = CheckpointRecord(
-            run=self.run,
+            run=self.around.run,
             checkpoint=name,
             step=step,
             epoch=self.plan.epoch(step),
             tokens=self.trainer.tokens_after(step),
             train_loss=train.loss if train.tokens else None,
             train_tokens=train.tokens,
-            train_loss_running=math.fsum(self.recent) / len(self.recent) if self.recent else None,
+            train_loss_running=math.fsum(recent) / len(recent) if recent else None,
             val_loss=scores.loss if scores.tokens else None,
             val_accuracy=scores.accuracy if scores.tokens else None,
             perplexity=scores.perplexity if scores.tokens else None,
             seconds=round(self._seconds(), 3),
-            clipped=self.clipped_steps / step if step and self.clipped_steps is not None else None,
+            clipped=clipped / step if step and clipped is not None else None,
         )
         if self.writes:
             self.folder.write_checkpoint(self.trainer.bare, self.corpus.path / "tokenizer", known)
             self.folder.log(known.model_dump(exclude={"format", "run", "files", "clipped"}))
         if step:
-            self.trainer.log(known.model_dump(include={"train_loss", "val_loss", "val_accuracy", "perplexity"}))
+            self._track(step, known.model_dump(include={"train_loss", "val_loss", "val_accuracy", "perplexity"}))
 
     def _scores(self, split: Split, blocks: NDArray[np.int64] | None = None) -> tuple[Scores, bool]:
         """Return the scores of a split, or of these blocks of it, and whether a signal ended the evaluation early."""
@@ -223,31 +235,21 @@ class Checkpointing(TrainerCallback):
             device=args.device,
             rank=args.process_index,
             world=args.world_size,
-            stop=lambda: self.request.number is not None,
+            stop=lambda: self.around.request.number is not None,
         )
         loss, correct, tokens, stopped = _summed(
-            [mine.total_loss, mine.correct, mine.tokens, self.request.number is not None], args
+            [mine.total_loss, mine.correct, mine.tokens, self.around.request.number is not None], args
         )
         return Scores(loss, int(correct), int(tokens)), stopped > 0
 
     def _save(self, step: int) -> None:
         if self.writes:
-            facts: StateFacts = {
-                "recent": list(self.recent),
-                "unlogged": self.unlogged,
-                "unlogged_clipped": self.unlogged_clipped,
-                "clipped_steps": self.clipped_steps,
-                "seconds": self._seconds(),
-            }
+            facts: StateFacts = {**self.facts, "seconds": self._seconds()}
             self.folder.save_state(step, state_tensors(self.trainer), facts)
         self.last_save = time.monotonic()
 
     def _seconds(self) -> float:
-        return self.seconds_before + time.monotonic() - self.started
-
-    def _last_good(self, step: int) -> str:
-        done = [name for at, name in self.plan.checkpoints.items() if at <= step and name not in self.missing]
-        return f"the last checkpoint is epoch {done[-1]}" if done else "there is no checkpoint yet"
+        return self.facts["seconds"] + time.monotonic() - self.started
 
 
 def training_sample(split: Split, plan: Plan) -> NDArray[np.int64]:
@@ -266,9 +268,7 @@ def training_sample(split: Split, plan: Plan) -> NDArray[np.int64]:
 def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:
     """Weights, trained and frozen, and the state of the optimiser, the interventions and the head, by name."""
     assert trainer.optimizer is not None
-    tensors: dict[str, torch.Tensor] = {
-        f"model.{name}": parameter for name, parameter in trainer.bare.named_parameters()
-    }
+    tensors: dict[str, Any] = {f"model.{name}": weight for name, weight in trainer.bare.named_parameters()}
     tensors |= {f"objective.{name}": tensor for name, tensor in trainer.step_objective.state_tensors().items()}
     if trainer.head_updates is not None:
         tensors |= {f"head.{name}": tensor for name, tensor in trainer.head_updates.state_tensors().items()}

@@ -3,21 +3,15 @@
 trainer = Trainer(callbacks=[CollapseMonitor(corpus="corpora/mine", every=500, model=lambda module: module.model)])
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement.model_corpus import Text, model_corpus, opened_texts
-from collapselab.measurement.report_to import PREFIX, logged
-from collapselab.records.measurement import Result
-from collapselab.records.options import Options, Running
-from collapselab.records.profile import HEADLINE_METRICS
-from collapselab.training.callback import WATCHED_TOKENS, check_not_sharded, measure_in_training
+from collapselab.training.callback import Watch, check_not_sharded
 
 try:
     from lightning.pytorch import Callback
@@ -28,11 +22,12 @@ except ImportError:
         raise ConfigError("CollapseMonitor needs the package lightning. Install collapselab[lightning].") from error
 
 
-class CollapseMonitor(Callback):
+class CollapseMonitor(Watch, Callback):
     """Measure collapse on a fixed sample every `every` steps, and log seven headline metrics as collapse/<metric>.
 
     `model` finds the causal language model inside the LightningModule; without it the module itself is taken. The
     first process measures; the training itself stays as it was: random state, mode and gradients are restored.
+    `options` are those of `CollapseCallback`.
     """
 
     def __init__(
@@ -40,21 +35,11 @@ class CollapseMonitor(Callback):
         corpus: str | Path | Corpus | None = None,
         every: int = 500,
         *,
-        data: Text | None = None,
-        tokenizer: object = None,
         model: Callable[[Any], nn.Module] = lambda module: module,
-        metrics: Literal["headlines", "all"] = "headlines",
         **options: Any,
     ) -> None:
-        if every < 1:
-            raise ConfigError(f"every must be ≥ 1, got {every}.")
-        self.every, self.model = every, model
-        self.options = Options(**{"tokens": WATCHED_TOKENS, "null": False, **options})
-        self.text = opened_texts(corpus, data, self.options, Running(quiet=True), tokenizer=tokenizer)[0]
-        self.only = HEADLINE_METRICS if metrics == "headlines" else None
-        self.results: dict[int, Result] = {}
-        """What was measured, by step."""
-        self.seconds = 0.0
+        super().__init__(corpus, every, **options)
+        self.model = model
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         check_not_sharded(self.model(pl_module), what="CollapseMonitor")
@@ -70,13 +55,8 @@ class CollapseMonitor(Callback):
         self._measure(trainer, pl_module)
 
     def _measure(self, trainer: Any, module: Any) -> None:
-        step = trainer.global_step
-        if step in self.results or not trainer.is_global_zero:
+        if trainer.global_step in self.results or not trainer.is_global_zero:
             return
-        start = time.perf_counter()
-        model = self.model(module)
-        self.text = model_corpus(model, self.text, Running(quiet=True))  # built once
-        self.results[step] = result = measure_in_training(model, self.text, self.options)
-        self.seconds += time.perf_counter() - start
+        values = self.values(self.model(module), trainer.global_step)
         for logger in trainer.loggers:
-            logger.log_metrics({**logged(result, self.only), f"{PREFIX}/seconds": self.seconds}, step=step)
+            logger.log_metrics(values, step=trainer.global_step)

@@ -6,62 +6,45 @@ forward pass: backward has nothing left to do. The factors that every logit's gr
 are part of the matrix products, so that three products and one softmax are all that passes over the logits. All cores
 work on the same chunk: a chunk for each core would need a gradient of the output layer for each. Half-precision inputs
 are multiplied in float32 and get gradients of their own dtype. So it is under autocast, which leaves products into a
-given buffer alone; only on CUDA, where the library's own function is used, it takes effect.
+given buffer alone.
 """
 
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.models.scores import (
-    LogitSpace,
-    common_dtype,
-    in_chunks,
-    in_dtype,
-    losses_of,
-    used_tokens,
-)
+from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, in_dtype, losses_of, used_tokens
 from collapselab.models.taps import OutputLayer
 
 
 def next_token_loss(
     features: Tensor,
-    weight: Tensor,
+    head: OutputLayer,
     labels: Tensor,
     *,
-    bias: Tensor | None = None,
     label_smoothing: float = 0.0,
-    ignore_index: int = IGNORED,
-    softcap: float | None = None,
-    scale: float = 1.0,
     chunk: int | None = None,
     space: LogitSpace | None = None,
     plain_value: bool = False,
 ) -> Tensor:
-    """Mean cross-entropy of the next tokens, labels (tokens,), from features (tokens, dim) by weight (vocab, dim).
+    """Mean cross-entropy of the next tokens, labels (tokens,), from features (tokens, dim) by an output layer.
 
-        logits = scale · (features · weightᵀ + bias),   then softcap · tanh(logits / softcap) where one is given
-
-    Labels are shifted already: ids[:, 1:] for features[:, :-1]. Equal to `F.cross_entropy` of the logits in value
-    and gradient, but for rounding and for labels that are all ignored, which are an error here and nan there. `chunk`,
-    the tokens computed at once, bounds memory at chunk × vocab numbers, twice that with `softcap`, and changes nothing
-    else; `space` lets batches share that memory, which is faster. With `plain_value` the value is without label
-    smoothing, and the gradient is as with it: what a log compares between trainings. A loss that is not finite is
-    returned as it is. There is no second derivative.
+    Labels are shifted already: ids[:, 1:] for features[:, :-1]. Equal to `F.cross_entropy` of the layer's logits in
+    value and gradient, but for rounding and for labels that are all ignored, which are an error here and nan there.
+    `chunk`, the tokens computed at once, bounds memory at chunk × vocab numbers, twice that with a soft cap, and
+    changes nothing else; `space` lets batches share that memory, which is faster. With `plain_value` the value is
+    without label smoothing, and the gradient is as with it: what a log compares between trainings. A loss that is not
+    finite is returned as it is. There is no second derivative.
     """
-    features, labels = used_tokens(features, labels, vocab=len(weight), ignore_index=ignore_index)
+    features, labels = used_tokens(features, labels, vocab=len(head.weight), ignore_index=IGNORED)
     if not len(labels):
-        raise ValueError(f"no label is left that is not {ignore_index}; a mean needs at least one. Skip this batch.")
-    plain = softcap is None and scale == 1 and label_smoothing == 0 and chunk is None
-    if plain and features.is_cuda and hasattr(F, "linear_cross_entropy"):  # faster there, and as small
-        return _library_loss(features, weight, bias, labels)
-    dtype, how = common_dtype(features, weight), _How(scale, softcap, label_smoothing, chunk, space, plain_value)
-    head = in_dtype(OutputLayer(weight, bias), dtype)
+        raise ValueError(f"no label is left that is not {IGNORED}; a mean needs at least one. Skip this batch.")
+    head = in_dtype(head, common_dtype(features, head.weight))
+    how = _How(head.scale, head.softcap, label_smoothing, chunk, space, plain_value)
     loss: Tensor = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        features.to(dtype), head.weight, head.bias, labels, how, torch.is_grad_enabled()
+        features.to(head.weight.dtype), head.weight, head.bias, labels, how, torch.is_grad_enabled()
     )
     return loss
 
@@ -77,18 +60,11 @@ class _How(NamedTuple):
 
 class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        labels: Tensor,
-        how: _How,
-        with_gradients: bool,
-    ) -> Tensor:
-        ctx.wanted, ctx.how = [with_gradients and needed for needed in ctx.needs_input_grad[:3]], how
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        features, weight, bias, labels, ctx.how, with_gradients = inputs
+        ctx.wanted = [with_gradients and needed for needed in ctx.needs_input_grad[:3]]
         ctx.save_for_backward(features, weight, bias, labels)
-        loss, ctx.gradients = _loss_and_gradients(features, weight, bias, labels, how, ctx.wanted)
+        loss, ctx.gradients = _loss_and_gradients(features, weight, bias, labels, ctx.how, ctx.wanted)
         return loss
 
     @staticmethod
@@ -146,11 +122,3 @@ def _multiply_out(
         of_weight.addmm_(of_logits.T, features, beta=before, alpha=factor)
     if of_bias is not None:
         of_bias.addmv_(of_logits.T, features.new_full((len(features),), factor), beta=before)
-
-
-def _library_loss(features: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    kind = features.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
-    bias, options = None if bias is None else bias.to(dtype), torch.nn.LinearCrossEntropyOptions()
-    loss = F.linear_cross_entropy(features.to(dtype), weight.to(dtype), labels, linear_bias=bias, options=options)
-    return loss.to(torch.promote_types(dtype, torch.float32))

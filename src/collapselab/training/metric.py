@@ -9,7 +9,7 @@ moments, so that any cut of the stream gives the same numbers but for rounding.
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,10 +56,9 @@ class CollapseMetric(Metric):
         super().__init__(**settings)
         self.head, self.bias, self.min_count = head, bias, min_count
         self.only = None if only is None else frozenset(only)
-        self.add_state("counts", torch.zeros(classes, dtype=torch.int64), dist_reduce_fx=None)
-        self.add_state("sums", torch.zeros(classes, dim, dtype=torch.float64), dist_reduce_fx=None)
-        self.add_state("scatter", torch.zeros(classes, dtype=torch.float64), dist_reduce_fx=None)
-        self.add_state("directions", torch.zeros(dim, dtype=torch.float64), dist_reduce_fx=None)
+        for name, shape in zip(STATES, ((classes,), (classes, dim), (classes,), (dim,)), strict=True):
+            dtype = torch.int64 if name == "counts" else torch.float64
+            self.add_state(name, torch.zeros(shape, dtype=dtype), dist_reduce_fx=None)
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add features (…, dim) and the class of each (…); -100 is skipped."""
@@ -91,21 +90,17 @@ class CollapseMetric(Metric):
         """Add what another instance, or its states, has seen."""
         if isinstance(incoming_state, CollapseMetric):
             theirs = incoming_state.moments()
-        elif isinstance(incoming_state, dict):
-            theirs = _moments(*(incoming_state[name] for name in STATES))
         else:
-            raise ValueError(
-                f"merge_state: {type(incoming_state).__name__}; a CollapseMetric or its states are needed."
-            )
+            states: Any = incoming_state
+            theirs = _moments(*(states[name] for name in STATES))
         self._keep(self.moments().merge(theirs))
         self._computed = None  # a value of before is not given again
         self._update_count += 1
 
-    def _keep(self, moments: ClassMoments) -> Self:
+    def _keep(self, moments: ClassMoments) -> None:
         self.counts, self.sums, self.scatter = moments.counts, moments.sums, moments.scatter
         if moments.directions is not None:
             self.directions = moments.directions
-        return self
 
     def set_dtype(self, dst_type: Any) -> "CollapseMetric":
         """States stay in float64, whatever the model's precision is."""

@@ -11,7 +11,8 @@ which is summed over parts and processes before its norm is taken.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, final
+from dataclasses import replace
+from typing import final
 
 import torch
 import torch.distributed as dist
@@ -20,18 +21,11 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions.dose import parse_doses
-from collapselab.training.interventions.step import Classes, Dense, HeadGradient, Penalty
-from collapselab.training.interventions.term import Compared, LossSums, Term, TermSums, Tokens
+from collapselab.training.interventions import Place, parse_doses
+from collapselab.training.interventions.step import Classes, Dense, Penalty, sum_of_squares
+from collapselab.training.interventions.term import Compared, StepNorm, Term, Tokens
 from collapselab.training.loss import next_token_loss
 from collapselab.training.settings import Settings
-
-
-class Gradients(NamedTuple):
-    """Those of one penalty; None where it does not depend on the tensor."""
-
-    features: Tensor | None
-    head: HeadGradient | None
 
 
 @final
@@ -50,30 +44,28 @@ class Objective:
         self.head, self.space, self.processes = head, space, processes
         self.label_smoothing = settings.label_smoothing
         self.terms = [Term(dose, seed=settings.seed, steps=steps) for dose in parse_doses(settings.intervene)]
-        self.sums: list[TermSums] = []
-        """Of the terms that are computed in this step."""
-        self.of_loss = LossSums()
+        self.acting: list[Term] = []
+        """Those that are computed in this step."""
+        self.of_loss: dict[Place, StepNorm] = {}
+        """The norm of the gradient of the cross-entropy, at each place that a dose of this step is over."""
 
     def __call__(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of labels (batch, tokens) from features (batch, tokens, dim); penalties act on its gradient."""
         flat, weight = features.reshape(-1, features.shape[-1]), self.head.weight
-        penalties = self._penalties(flat, labels) if self.sums and torch.is_grad_enabled() else []
-        needed = any(gradients.head is not None for gradients in penalties)
-        needed |= any(term_sums.place == "head" for term_sums in self.sums)
-        if penalties and needed and weight.requires_grad:
+        acting = bool(self.acting) and torch.is_grad_enabled()
+        penalties = self._penalties(flat, labels) if acting else []
+        needed = acting and ("head" in self.of_loss or any(penalty.of_head is not None for _, penalty in penalties))
+        if needed and weight.requires_grad:
             weight = weight.view_as(weight)  # so that its gradient is that of the output layer alone where it is tied
         loss = next_token_loss(
             flat,
-            weight,
+            replace(self.head, weight=weight),
             labels.reshape(-1),
-            bias=self.head.bias,
-            softcap=self.head.softcap,
-            scale=self.head.scale,
             label_smoothing=self.label_smoothing,
             space=self.space,
             plain_value=True,
         )
-        if not penalties:
+        if not acting:
             return loss
         share: list[Tensor] = []
         _on_gradient(loss, share.append)  # of this part in the step's loss: it is known when the loss goes backward
@@ -84,26 +76,19 @@ class Objective:
 
     def begin_step(self, number: int) -> None:
         """Choose the terms of this step; `number` steps were taken before it."""
-        self.sums = [TermSums(term) for term in self.terms if number in term.computed]
-        self.of_loss = LossSums()
+        self.acting = [term for term in self.terms if number in term.computed]
+        places = sorted({term.place for term in self.acting})
+        self.of_loss = {place: StepNorm(place, self.head.weight, processes=self.processes) for place in places}
         for term in self.terms:
             term.live_text = ""
-        for term_sums in self.sums:
-            term_sums.term.begin_step(number)
+        for term in self.acting:
+            term.begin_step(number, StepNorm(term.place, self.head.weight, processes=self.processes))
 
     def end_step(self) -> list[Compared]:
         """What the step was for each of its interventions, after its last part has gone backward."""
-        places = {term_sums.place for term_sums in self.sums}
-        of_loss = {place: self.of_loss.norm(place, self.total, self.head.weight) for place in sorted(places)}
-        compared = []
-        for term_sums in self.sums:
-            of_penalty, value = (
-                term_sums.norm(self.total, self.head.weight),
-                term_sums.mean_value(self.total, self.head.weight),
-            )
-            compared.append(term_sums.term.end_step(of_loss[term_sums.place], of_penalty, value))
-        self.sums, self.of_loss = [], LossSums()
-        return compared
+        of_loss = {place: norm.value(self.total) for place, norm in self.of_loss.items()}
+        acting, self.acting = self.acting, []
+        return [term.end_step(of_loss[term.place], self.total) for term in acting]
 
     def log_values(self) -> dict[str, float]:
         """What the log says of the interventions since its last line, as in within/lambda."""
@@ -125,7 +110,7 @@ class Objective:
             own = {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
             term.load_state_tensors(own, self.head.weight.device)
 
-    def _penalties(self, features: Tensor, labels: Tensor) -> list[Gradients]:
+    def _penalties(self, features: Tensor, labels: Tensor) -> list[tuple[Term, Penalty]]:
         """The gradient of each penalty by itself, in float32 or better also where the model runs in less."""
         with torch.autocast(features.device.type, enabled=False):
             head, used = self.head, labels.reshape(-1) != IGNORED
@@ -139,56 +124,58 @@ class Objective:
             bias = None if head.bias is None else head.bias.detach()
             classes = Classes(chosen[0], chosen[1], vocabulary=len(weight))
             tokens = Tokens(*chosen, classes, OutputLayer(weight, bias, head.scale, head.softcap))
-            return [self._gradients(term_sums, tokens, inputs, places) for term_sums in self.sums]
+            found = [(term, self._penalty(term, tokens, inputs, places)) for term in self.acting]
+            return [(term, penalty) for term, penalty in found if penalty is not None]
 
-    def _gradients(self, term_sums: TermSums, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Gradients:
-        """Those of a penalty; of a graph, or those that it gives itself, which are of the tokens at `places` alone."""
-        penalty, weight = term_sums.term.penalty(tokens, self.total), tokens.head.weight
+    def _penalty(self, term: Term, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Penalty | None:
+        """One with gradients: those of its graph, or its own, which are of the tokens at `places` alone."""
+        penalty, weight = term.penalty(tokens, self.total), tokens.head.weight
         if penalty is None:
-            return Gradients(None, None)
+            return None
         if isinstance(penalty, Penalty):
-            term_sums.values.append(penalty.value)
+            term.values.append(penalty.value)
             of_features = penalty.of_features
             if of_features is not None and places is not None:
                 of_features = torch.zeros_like(inputs).index_copy_(0, places, of_features)
-            return Gradients(of_features, penalty.of_head if weight.requires_grad else None)
-        term_sums.values.append(penalty.detach())
+            return Penalty(penalty.value, of_features, penalty.of_head if weight.requires_grad else None)
+        term.values.append(penalty.detach())
         if not penalty.requires_grad:
-            return Gradients(None, None)
+            return None
         needed = [inputs, weight] if weight.requires_grad else [inputs]
         of_features, *of_weight = torch.autograd.grad(penalty, needed, allow_unused=True)
-        return Gradients(of_features, Dense(of_weight[0]) if of_weight and of_weight[0] is not None else None)
+        of_head = Dense(of_weight[0]) if of_weight and of_weight[0] is not None else None
+        return Penalty(penalty.detach(), of_features, of_head)
 
-    def _add_to_features(self, of_loss: Tensor, penalties: list[Gradients], share: Tensor) -> Tensor:
+    def _add_to_features(self, of_loss: Tensor, penalties: list[tuple[Term, Penalty]], share: Tensor) -> Tensor:
         """Note both gradients in the features, and add λ∇R of every penalty to that of the cross-entropy."""
-        self.of_loss.add_features(of_loss)
         total = of_loss
-        for term_sums, (gradient, _) in zip(self.sums, penalties, strict=True):
+        if (norm := self.of_loss.get("features")) is not None:
+            norm.square = sum_of_squares(of_loss) + norm.square
+        for term, penalty in penalties:
+            gradient = penalty.of_features
             if gradient is None:
                 continue
-            if term_sums.place == "features":
-                term_sums.add_features(gradient, share)
-            if term_sums.term.factor:
-                factor = share * term_sums.term.factor
+            if term.place == "features":
+                term.norm.square = sum_of_squares(gradient) * share.double().square() + term.norm.square
+            if term.factor:
+                factor = share * term.factor
                 same = gradient.dtype == total.dtype
                 total = torch.addcmul(total, gradient, factor) if same else total + (gradient * factor).to(total.dtype)
         return total
 
-    def _add_to_head(self, of_loss: Tensor, penalties: list[Gradients], share: Tensor) -> Tensor:
-        """The same of the output layer: in place, where nothing else holds the gradient, as it may be large."""
-        total, whole = of_loss, True
-        if any(term_sums.place == "head" for term_sums in self.sums):
-            whole = self.processes == 1 and bool(share == 1)
-            self.of_loss.add_head(of_loss, whole=whole)
-            total = of_loss if whole else of_loss.clone()
-        for term_sums, (_, gradient) in zip(self.sums, penalties, strict=True):
-            if gradient is None:
+    def _add_to_head(self, of_loss: Tensor, penalties: list[tuple[Term, Penalty]], share: Tensor) -> Tensor:
+        """The same of the output layer: in place, as nothing else holds the gradient, which may be large."""
+        whole = self.processes == 1 and bool(share == 1)
+        if (norm := self.of_loss.get("head")) is not None:
+            norm.add_head(Dense(of_loss), torch.ones_like(share), whole=whole)
+        for term, penalty in penalties:
+            if penalty.of_head is None:
                 continue
-            if term_sums.place == "head":
-                term_sums.add_head(gradient, share, whole=whole)
-            if term_sums.term.factor:
-                gradient.add_to(total, share * term_sums.term.factor)
-        return total
+            if term.place == "head":
+                term.norm.add_head(penalty.of_head, share, whole=whole)
+            if term.factor:
+                penalty.of_head.add_to(of_loss, share * term.factor)
+        return of_loss
 
     def total(self, tensor: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes."""

@@ -4,7 +4,6 @@
 arguments of `train`. What depends on the corpus (steps, batch, checkpoints) is worked out once, in `Plan`.
 """
 
-import difflib
 import hashlib
 import math
 import re
@@ -12,12 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
-from collapselab.declared import Shown, config_error
-from collapselab.errors import ConfigError
+from collapselab.declared import Shown, config_error, declared
+from collapselab.errors import ConfigError, did_you_mean
+from collapselab.training.heads import HEADS
+from collapselab.training.interventions import parse_doses
+from collapselab.training.optimizers import DECOUPLED, OPTIMIZERS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -27,7 +29,8 @@ MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
 
 MOST_CHECKPOINTS = 10_000
 
-MODEL, LENGTH, OPTIMISER = "Model", "Length and batch", "Optimiser"
+MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
+DRAWING = "How tokens are drawn"
 """Panels of `collapselab train --help`."""
 
 
@@ -98,45 +101,31 @@ class Settings(BaseModel):
     """Seed of the initial weights and of dropout."""
     data_seed: Annotated[int | None, Field(ge=0, lt=2**32), Shown(OPTIMISER)] = None
     """Seed of the order of the data. [default: the seed]"""
-    precision: Annotated[Literal["auto", "fp32", "bf16"], Shown("Running")] = "auto"
+    precision: Annotated[Literal["auto", "fp32", "bf16"], Shown(RUNNING)] = "auto"
     """`auto`: bf16 on GPUs that have it, else fp32."""
 
-    @field_validator("optimizer")
+    @field_validator("optimizer", "head")
     @classmethod
-    def _known_optimizer(cls, name: str) -> str:
-        from collapselab.training.optimizers import OPTIMIZERS
-
-        return _known(name, OPTIMIZERS)
-
-    @field_validator("head")
-    @classmethod
-    def _known_head(cls, name: str) -> str:
-        from collapselab.training.heads import HEADS
-
-        return _known(name, HEADS)
+    def _is_known(cls, name: str, info: Any) -> str:
+        table = HEADS if info.field_name == "head" else OPTIMIZERS
+        if name in table:
+            return name
+        raise ValueError(f"{did_you_mean(name.lower(), table)} Choose from {', '.join(table)}".strip())
 
     @field_validator("intervene", mode="before")
     @classmethod
     def _known_doses(cls, texts: object) -> tuple[str, ...]:
-        from collapselab.training.interventions.dose import parse_doses
-
         listed = [texts] if isinstance(texts, str) else texts
         if not isinstance(listed, list | tuple) or not all(isinstance(text, str) for text in listed):
             raise ValueError("A list of texts as in within:+0.1 is needed")
         return tuple(str(dose) for dose in parse_doses(listed))
 
     @model_validator(mode="after")
-    def _one_of_each(self) -> Self:
+    def _of_one_another(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps are both given. Choose one.")
         if self.batch is not None and self.batch_tokens is not None:
             raise ValueError("batch and batch_tokens are both given. Choose one.")
-        return self
-
-    @model_validator(mode="after")
-    def _coupling_is_of_use(self) -> Self:
-        from collapselab.training.optimizers import DECOUPLED
-
         if self.coupling and self.optimizer not in DECOUPLED:
             raise ValueError(
                 f"coupling: {self.coupling:g} is a share of the decay of {' or '.join(DECOUPLED)}; {self.optimizer} "
@@ -145,13 +134,36 @@ class Settings(BaseModel):
         return self
 
 
-def _known(name: str, table: Mapping[str, object]) -> str:
-    if name in table:
-        return name
-    *others, last = (repr(name) for name in table)
-    near = difflib.get_close_matches(name.lower(), table, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"{hint}It is {', '.join(others)}{' or ' if others else ''}{last}")
+@declared
+class TrainOptions:
+    """Where and how a training runs: nothing that decides its weights."""
+
+    device: Annotated[str, Shown(RUNNING)] = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+    accumulation: Annotated[int, Field(ge=1), Shown(RUNNING)] = 1
+    """Parts of a step, one after the other, to save memory."""
+    save_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(RUNNING)] = 10.0
+    """How much work a crash may cost."""
+    log_every: Annotated[int | None, Field(ge=1), Shown(RUNNING)] = None
+    """Steps a log line. [default: at most 2,000 lines]"""
+    report_to: Annotated[str, Shown(RUNNING, "TRACKER")] = "none"
+    """Where to follow it: `tensorboard`, `wandb` or `trackio`."""
+
+
+@declared
+class Drawing:
+    """How `sample` draws texts."""
+
+    count: Annotated[int, Field(ge=1, le=10**4)] = 1
+    """How many texts."""
+    tokens: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 200
+    """The longest a text may become."""
+    temperature: Annotated[float, Field(ge=0, le=1e6), Shown(DRAWING)] = 0.8
+    """0: always the likeliest token."""
+    top_k: Annotated[int, Field(ge=0, le=MOST_COUNT), Shown(DRAWING)] = 40
+    """Draw from the k likeliest tokens; 0: all."""
+    seed: Annotated[int, Field(ge=0, lt=2**63), Shown(DRAWING)] = 0
+    """Decides what is drawn."""
 
 
 def settings_from(values: Mapping[str, object]) -> Settings:
@@ -182,11 +194,6 @@ class Plan:
         samples = self.blocks * (self.block - 1) if self.samples is None else self.samples
         return self.steps * self.batch * samples // self.blocks
 
-    @property
-    def step_positions(self) -> int:
-        """Positions of a step that the model runs on for a label, padding among them."""
-        return self.batch * (self.block - 1)
-
     def epoch(self, step: int) -> float:
         return step * self.batch / self.blocks
 
@@ -205,8 +212,6 @@ def plan(settings: Settings, *, blocks: int, block: int, samples: int | None = N
     if warmup > steps:
         raise ConfigError(f"warmup: {warmup:,} steps of a training of {steps:,}. Warm up for fewer, or train longer.")
     if settings.intervene:
-        from collapselab.training.interventions.dose import parse_doses
-
         for dose in parse_doses(settings.intervene):
             dose.check(steps)
     return Plan(block, blocks, batch, steps, warmup, _checkpoints(settings, steps, blocks / batch), samples)
@@ -250,17 +255,12 @@ FIRST = (
 """The settings of the first version, which all take part in a run's identity. A later one does only where it is not
 the default, so that adding it renames no run."""
 
-MEANING = 1
-"""Rises when a default comes to mean something else: runs of before are then other runs."""
-
 
 def resolved(settings: Settings) -> dict[str, JsonValue]:
     """The settings that identify a run: by name, what follows from others filled in, files by their contents."""
     later = (name for name in type(settings).model_fields if name not in FIRST)
     changed = [name for name in later if getattr(settings, name) != type(settings).model_fields[name].default]
     values: dict[str, JsonValue] = settings.model_dump(mode="json", include={*FIRST, *changed})
-    if MEANING > 1:
-        values["meaning"] = MEANING
     if settings.epochs is None and settings.steps is None:
         values["epochs"] = 1.0
     if settings.batch is None and settings.batch_tokens is None:
@@ -271,7 +271,7 @@ def resolved(settings: Settings) -> dict[str, JsonValue]:
     if path.is_file():
         values["family"] = f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
     if settings.donor is not None:
-        from collapselab.training.heads.donor import donor_hash
+        from collapselab.training.heads.frozen import donor_hash
 
         values["donor"] = donor_hash(settings.donor)
     return values

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArgu
 from collapselab.corpus.blocks import Split
 from collapselab.models.scores import LogitSpace, mask_inputs, split_features
 from collapselab.models.taps import features, output_layer
-from collapselab.training.heads.rows import HeadUpdates
+from collapselab.training.heads.frozen import HeadUpdates
 from collapselab.training.objective import Objective
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import Plan, Settings
@@ -65,29 +65,24 @@ class LanguageTrainer(Trainer):
         by its share of the step's, so that a step is the mean of its labels however it is divided.
         """
         args, batch = self.args, self.plan.batch
-        for positions in micro_batches(
-            self.plan,
-            start=self.start,
-            parts=args.gradient_accumulation_steps,
-            rank=args.process_index,
-            world=args.world_size,
-        ):
+        parts = args.gradient_accumulation_steps
+        size = batch // (parts * args.world_size)
+        # However a step is divided over processes and parts, it covers the same positions of the endless stream.
+        first = self.start * batch + args.process_index * size
+        for at in range(first, self.plan.steps * batch, args.world_size * size):
+            positions = range(at, at + size)
             numbers = self._numbers(positions)
             blocks = self.split.read(numbers)
             inputs: dict[str, Tensor | float] = {"input_ids": blocks.ids, "next_tokens": blocks.labels}
             if blocks.attention is not None:
-                step, parts = positions.start // batch, batch // len(positions)
+                step = at // batch
                 whole = self._numbers(range(step * batch, (step + 1) * batch))
-                share = parts * int(self._samples[numbers].sum()) / int(self._samples[whole].sum())
+                share = batch // size * int(self._samples[numbers].sum()) / int(self._samples[whole].sum())
                 inputs |= {"attention_mask": blocks.attention, "share": share}
             yield inputs
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
+        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
         ids = inputs["input_ids"]
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
@@ -97,9 +92,7 @@ class LanguageTrainer(Trainer):
         loss = self.step_objective(entering, labels)
         return loss * inputs["share"] if "share" in inputs else loss
 
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
-    ) -> Tensor:
+    def training_step(self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self.step_loss = loss if self.step_loss is None else self.step_loss + loss
         return loss
@@ -115,7 +108,7 @@ class LanguageTrainer(Trainer):
             vocabulary = [position for position, p in enumerate(params) if id(p) in with_rows]
             decay = self.settings.weight_decay if decays else 0.0
             groups.append({"params": params, "weight_decay": decay, "vocabulary": vocabulary})
-        self.optimizer = OPTIMIZERS[self.settings.optimizer](groups, self.settings)
+        self.optimizer = OPTIMIZERS[self.settings.optimizer].make(groups, self.settings)
         if (head := self.head_updates) is not None:
             self.optimizer.register_step_post_hook(lambda *_: head.after_step(self.step_objective.total))
         return self.optimizer
@@ -173,18 +166,6 @@ class _Epoch(NamedTuple):
 
     order: NDArray[np.int64]
     ends: NDArray[np.int64]
-
-
-def micro_batches(plan: Plan, *, start: int, parts: int, rank: int, world: int) -> Iterator[range]:
-    """Positions in the endless stream of blocks that one process takes at once, `parts` of them a step.
-
-    However a step is divided over processes and parts, it covers the same positions.
-    """
-    size = plan.batch // (parts * world)
-    for step in range(start, plan.steps):
-        for part in range(parts):
-            first = step * plan.batch + (part * world + rank) * size
-            yield range(first, first + size)
 
 
 def training_arguments(

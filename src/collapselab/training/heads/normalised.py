@@ -28,7 +28,7 @@ from torch.nn.functional import normalize
 
 from collapselab.errors import ConfigError
 from collapselab.models.taps import features, last_norm
-from collapselab.training.heads.rows import HeadInputs, HeadUpdates, Tokens, freeze
+from collapselab.training.heads.frozen import HeadInputs, HeadUpdates, Tokens, Total, freeze
 
 ROUNDS = 2
 """How often a mean is subtracted and lengths are made equal after an update: each undoes a small part of the other, and
@@ -48,15 +48,21 @@ def sphere(model: Any, inputs: HeadInputs, generator: Generator) -> HeadUpdates:
     norm = _normalising(model, "sphere")
     for parameter in norm.parameters():
         parameter.requires_grad_(False)
-    updates = EqualRows(model.get_output_embeddings(), inputs.counts > 0)
-    updates.after_step(lambda tensor: tensor)
-    return updates
+
+    def set_rows(weight: Tensor) -> None:
+        """Set the rows to one length and their mean, over tokens that are trained, to zero."""
+        trained = (inputs.counts > 0).to(weight.device, weight.dtype)
+        share = trained / trained.sum()
+        for _ in range(ROUNDS):
+            weight.sub_(share @ weight)
+            lengths = weight.norm(dim=1, keepdim=True)
+            weight.mul_(share @ lengths / lengths)
+
+    return RowsSet(model.get_output_embeddings(), set_rows)
 
 
 def centred(model: Any, inputs: HeadInputs, generator: Generator) -> HeadUpdates:
-    updates = CentredRows(model.get_output_embeddings())
-    updates.after_step(lambda tensor: tensor)
-    return updates
+    return RowsSet(model.get_output_embeddings(), lambda weight: weight.sub_(weight.mean(0)))
 
 
 def class_means(model: Any, inputs: HeadInputs, generator: Generator) -> HeadUpdates:
@@ -90,32 +96,15 @@ def _normalising(model: Any, head: str) -> nn.Module:
 
 
 @final
-class CentredRows(HeadUpdates):
-    """Sets the mean of all rows of an output layer to zero."""
+class RowsSet(HeadUpdates):
+    """Sets the rows of an output layer, first when it is made and then after every update."""
 
-    def __init__(self, layer: Any) -> None:
-        self.layer = layer
+    def __init__(self, layer: Any, set_rows: Callable[[Tensor], object]) -> None:
+        self.layer, self.set_rows = layer, set_rows
+        set_rows(layer.weight.data)
 
-    def after_step(self, total: Callable[[Tensor], Tensor]) -> None:
-        weight = self.layer.weight.data
-        weight.sub_(weight.mean(0))
-
-
-@final
-class EqualRows(HeadUpdates):
-    """Sets the rows of an output layer to one length and their mean, over tokens that are trained, to zero."""
-
-    def __init__(self, layer: Any, trained: Tensor) -> None:
-        self.layer, self.trained = layer, trained
-
-    def after_step(self, total: Callable[[Tensor], Tensor]) -> None:
-        weight = self.layer.weight.data
-        trained = self.trained.to(weight.device, weight.dtype)
-        share = trained / trained.sum()
-        for _ in range(ROUNDS):
-            weight.sub_(share @ weight)
-            lengths = weight.norm(dim=1, keepdim=True)
-            weight.mul_(share @ lengths / lengths)
+    def after_step(self, total: Total) -> None:
+        self.set_rows(self.layer.weight.data)
 
 
 @final
@@ -143,7 +132,7 @@ class MeanRows(HeadUpdates):
         self._move(features.device)
         _add_up(self._sums, self._counts, features, labels)
 
-    def after_step(self, total: Callable[[Tensor], Tensor]) -> None:
+    def after_step(self, total: Total) -> None:
         sums, counts = total(self._sums), total(self._counts)[:, None]
         weights = self.seen.clamp(max=WINDOW)[:, None] + counts
         self.means += (sums - counts * self.means) / weights.clamp(min=1)
@@ -155,7 +144,7 @@ class MeanRows(HeadUpdates):
         self._set_rows(self.means, self.seen)
 
     @contextmanager
-    def of_checkpoint(self, training: Iterator[Tokens], total: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    def of_checkpoint(self, training: Iterator[Tokens], total: Total) -> Iterator[None]:
         """Set the rows to the exact means of these tokens for a while; classes without one keep theirs."""
         self._move(self.layer.weight.device)
         sums, counts = self._sums.double(), self._counts.double()  # empty: every step ends with that

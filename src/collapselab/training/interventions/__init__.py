@@ -1,19 +1,23 @@
 """Interventions: penalties that a training adds to its cross-entropy, to move a property of its features.
 
-    dose.py          the text of a setting, as in `within:-0.1:sham@0.7-1.0`
     step.py          what a penalty is computed from, and what it returns
-    features.py      penalties of the features alone;  sequence.py: of tokens inside a sequence
+    features.py      penalties of the features alone, two of them of tokens inside a sequence
     output_layer.py  penalties of the output layer
     term.py          one intervention in a training, with the factor that holds its dose
 
-A further one is a function of a `Step` and an entry of `INTERVENTIONS`. This file does not import torch: names are
+A further one is a function of a `Step` and an entry in `choices.toml`. A `Dose` is what a setting says of one, as in
+`within:-0.1:sham@0.7-1.0`. This file does not import torch: names are
 checked where settings are read, which must stay quick.
 """
 
-from collections.abc import Callable
+import itertools
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal, final
+
+from collapselab.errors import ConfigError, did_you_mean
+from collapselab.training import choices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,105 +66,119 @@ class Intervention:
         return f"{self.primary} {self.plus} for +, {opposite} for −"
 
 
-def _from(module: str, name: str) -> "Function":
-    """Return a penalty of a module of this package, which is imported when the penalty is first computed."""
-
-    def penalty(step: "Step") -> "Penalty | Tensor | None":
-        found: Penalty | Tensor | None = getattr(import_module(f"{__name__}.{module}"), name)(step)
-        return found
-
-    return penalty
-
-
-# fmt: off
-_CATALOGUE = [
-    Intervention(
-        "within", "Pulls the features of one next token together (+), or spreads them (−).",
-        "S_W / S_T, S_W = Σ_{n_c≥2} Σ‖h − h̄_c‖² / Σ(n_c − 1), S_T the same about one centre",
-        "this project, after center loss (Wen et al. 2016)",
-        "cdnv_log", "both", _from("features", "within"), plus="falls", cost="N·D",
-    ),
-    Intervention(
-        "floor", "Keeps classes from varying less than a floor: collapse prevented, not reversed.",
-        "Σ_c (n_c − 1) max(0, γ − s_c²/S_T) / Σ_c (n_c − 1), γ = 0.85, s_c²/S_T a moving average",
-        "hinge after VICReg, arXiv:2105.04906",
-        "within_share", "+", _from("features", "floor"), plus="rises", cost="N·D",
-    ),
-    Intervention(
-        "cdnv", "Makes classes narrow for their distance (+), or wide (−), pair by pair.",
-        "pair mean of (V_c + V_c')/(2‖h̄_c − h̄_c'‖²), at most 1, over 256 classes of the step",
-        "arXiv:2509.17738",
-        "cdnv_log", "both", _from("features", "cdnv"), plus="falls", cost="N·D, and n²·D for n ≤ 256 classes",
-    ),
-    Intervention(
-        "simreg", "Draws tokens of a sequence with the same next token together, and others apart.",
-        "supervised contrastive loss on next tokens inside a sequence, τ 0.1",
-        "form ours, after SimReg, arXiv:2605.08809",
-        "cdnv_log", "+", _from("sequence", "simreg"), plus="falls",
-        cost="n²·D for n ≤ 256 tokens of each sequence",
-    ),
-    Intervention(
-        "disperse", "Pushes the tokens of a sequence apart in angle, blind to labels.",
-        "log mean exp(−arccos(cos)/(πτ)) over tokens of a sequence, τ 0.5",
-        "dispersion loss, arXiv:2602.00217 (τ ours)",
-        "dispersion", "+", _from("sequence", "disperse"), plus="rises",
-        cost="n²·D for n ≤ 256 tokens of each sequence", blind=True,
-    ),
-    Intervention(
-        "uniform", "Spreads the rows of the output layer evenly over all directions (+), or clusters them (−).",
-        "pair mean of −log‖û_i − û_j‖ over 512 rows w_c − w̄ of the output layer, fewer in small models",
-        "MHE, arXiv:1805.09298; HUG, arXiv:2303.06484",
-        "head_logdist_std", "both", _from("output_layer", "uniform"), "head", "falls",
-        cost="n²·D for n ≤ 512 rows", blind=True,
-    ),
-    Intervention(
-        "uniform_means", "Spreads class means evenly over all directions (+), or clusters them (−).",
-        "pair mean of −log‖û_i − û_j‖ over 512 means m_c − m̄ of the table, fewer in small models",
-        "MHE, arXiv:1805.09298; HUG, arXiv:2303.06484",
-        "logdist_std", "both", _from("features", "uniform_means"), plus="falls",
-        cost="n²·D for n ≤ 512 classes; the centre of the table, K·D",
-    ),
-    Intervention(
-        "dual", "Turns rows of the output layer and class means toward each other (+), or apart (−).",
-        "mean_c (1 − cos(w_c, m_c − m̄))",
-        "after arXiv:2410.04472",
-        "duality_cos_mean", "both", _from("output_layer", "dual"), plus="rises",
-        cost="N·D; the centre of the table, K·D",
-    ),
-    Intervention(
-        "dual_uniform", "Makes the cosines of output rows and class means alike over classes (+), or unlike (−).",
-        "standard deviation over c of cos(w_c, m_c − m̄)",
-        "after arXiv:2410.04472",
-        "duality_cos_std", "both", _from("output_layer", "dual_uniform"), plus="falls",
-        cost="N·D; the centre of the table, K·D",
-    ),
-    Intervention(
-        "isotropy", "Spreads the variance of features over all directions (+), or onto few (−), blind to labels.",
-        "−(PR − 1)/(D − 1), PR = (tr Σ)²/tr Σ² of the step's covariance",
-        "I-STAR, arXiv:2305.19358: closed form of IsoScore*",
-        "participation", "both", _from("features", "isotropy"), plus="rises", cost="N·D²", blind=True,
-    ),
-    Intervention(
-        "centre", "Brings the sum of the rows of the output layer to zero (+), or lets it grow (−).",
-        "‖Σ_s w_s‖² / ‖W‖²_F over all rows of the output layer",
-        "Output Embedding Centering, arXiv:2601.02031",
-        "head_sum", "both", _from("output_layer", "centre"), "head", "falls", cost="K·D", blind=True,
-    ),
-    Intervention(
-        "flat", "Makes the loss flat in the output layer (+), or sharp (−): the rival of collapse.",
-        "E[‖h‖²(Σ_s p_s‖w_s‖² − ‖Σ_s p_s w_s‖²)] / (E‖h‖²·‖W‖²_F/K)",
-        "exact form of the relative flatness of arXiv:2509.17738",
-        "curvature_relative", "both", _from("output_layer", "flat"), plus="falls",
-        cost="seven products of n tokens with the output layer, n = 2N/√K", blind=True,
-    ),
-    Intervention(
-        "noise", "Adds normal noise to the gradient of the features, blind to labels: the sham of shams.",
-        "mean ⟨ε, h⟩, ε normal and drawn at every step",
-        "this project",
-        None, "+", _from("features", "noise"), cost="N·D normal numbers", blind=True,
-    ),
-]
-# fmt: on
-
-INTERVENTIONS: dict[str, Intervention] = {entry.name: entry for entry in _CATALOGUE}
+INTERVENTIONS = {
+    name: Intervention(name=name, penalty=penalty, **{"primary": None, **entry})
+    for name, penalty, entry in choices("interventions")
+}
 """Every intervention by its name."""
+
+FIRST_STEPS = 20
+"""Steps in which the two gradients are compared before a penalty acts for the first time."""
+
+USUAL, LARGEST = (0.01, 0.3), 10.0
+"""Doses that trainings usually have, and the largest that is taken: beyond it little is left of the cross-entropy."""
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
+_TEXT = re.compile(
+    rf"(?P<name>[^:@]+):(?P<sign>[+-]?)(?P<size>{_NUMBER}(?:[eE][+-]?\d+)?)(?P<sham>:sham)?"
+    rf"(?:@(?P<start>{_NUMBER})-(?P<end>{_NUMBER}))?"
+)
+
+
+@final
+@dataclass(frozen=True)
+class Dose:
+    """One intervention of a run: which, how strongly, on which labels, and when.
+
+    `dose` is the ratio of the penalty's gradient to that of the cross-entropy, negative where the penalty is to grow. A
+    `sham` has its labels permuted. `window` is the share of the training in which it acts.
+    """
+
+    name: str
+    dose: float
+    sham: bool = False
+    window: tuple[float, float] = (0.0, 1.0)
+
+    def __str__(self) -> str:
+        """The text that says the same, always in the same form."""
+        signed = self.dose and INTERVENTIONS[self.name].signs == "both"
+        size = f"{'-' if self.dose < 0 else '+'}{_short(self.dose)}" if signed else _short(self.dose)
+        window = "" if self.window == (0.0, 1.0) else "@{}-{}".format(*map(_share, self.window))
+        return f"{self.name}:{size}{':sham' if self.sham else ''}{window}"
+
+    @property
+    def mark(self) -> str:
+        """The same as part of a folder's name, as in within-0.1sham-0.7to1."""
+        window = "" if self.window == (0.0, 1.0) else "-{}to{}".format(*map(_share, self.window))
+        sign = "-" if self.dose < 0 else ""
+        return f"{self.name}{sign}{_short(self.dose)}{'sham' if self.sham else ''}{window}"
+
+    def steps(self, training: int) -> range:
+        """The steps of a training in which it is computed: its window, and those before it that compare gradients."""
+        start, end = (round(share * training) for share in self.window)
+        return range(max(0, start - FIRST_STEPS), end)
+
+    def check(self, training: int) -> None:
+        """ConfigError where a training has no step in which it acts."""
+        start, end = (round(share * training) for share in self.window)
+        if start == end or len(self.steps(training)) <= FIRST_STEPS:
+            raise ConfigError(
+                f"intervene: {self} acts in no step of a training of {training:,}: it acts after {FIRST_STEPS} "
+                "steps in which gradients are compared. Train longer, or widen its window."
+            )
+
+
+def sham_notes(texts: Iterable[str]) -> list[str]:
+    """What to know of the shams among these texts: that of a penalty blind to labels is the penalty itself."""
+    return [
+        f"{dose} is the same training as without sham: {dose.name} does not depend on labels, which a sham permutes. "
+        "noise at the same dose is a control."
+        for dose in parse_doses(texts)
+        if dose.sham and INTERVENTIONS[dose.name].blind
+    ]
+
+
+def parse_doses(texts: Iterable[str]) -> tuple[Dose, ...]:
+    """The doses of these texts, by name; ConfigError where a text is none, or two are of one intervention."""
+    doses = sorted((_parse(text) for text in texts), key=lambda dose: dose.name)
+    for first, second in itertools.pairwise(doses):
+        if first.name == second.name:
+            raise ConfigError(f"intervene: {first.name} is there twice, as {first} and as {second}. Leave one out.")
+    return tuple(doses)
+
+
+def _parse(text: str) -> Dose:
+    matched = _TEXT.fullmatch(text)
+    if matched is None:
+        raise ConfigError(f"intervene: {text[:80]!r} is not NAME:DOSE, NAME:DOSE:sham or NAME:DOSE@FROM-TO.")
+    name, sign, size = matched["name"], matched["sign"], float(matched["size"])
+    if name not in INTERVENTIONS:
+        hint = did_you_mean(name.lower(), INTERVENTIONS, otherwise=f"Choose from {', '.join(INTERVENTIONS)}.")
+        raise ConfigError(f"intervene: {name[:80]} is not an intervention. {hint}")
+    if size > LARGEST:
+        raise ConfigError(
+            f"intervene: {text[:80]} has a dose above {LARGEST:g}. It is the ratio of the penalty's gradient to "
+            f"that of the cross-entropy; usual are {USUAL[0]:g} to {USUAL[1]:g}."
+        )
+    window = (0.0, 1.0)
+    if matched["start"] is not None:
+        window = (round(float(matched["start"]), 6), round(float(matched["end"]), 6))
+    if not 0 <= window[0] < window[1] <= 1:
+        raise ConfigError(
+            f"intervene: {text[:80]} has no window. It goes from a share of the training to a larger, 0 to 1."
+        )
+    signs, rest = INTERVENTIONS[name].signs, text.removeprefix(f"{name}:").removeprefix(sign)
+    if signs == "both" and not sign and size:
+        raise ConfigError(f"intervene: {text} has no sign. Both exist: write {name}:+{rest} or {name}:-{rest}.")
+    if signs != "both" and sign not in ("", signs):
+        raise ConfigError(f"intervene: {text} has a {sign}, but {name} acts in one direction. Write {name}:{rest}.")
+    negative = size and "-" in (sign, signs)
+    return Dose(name, -size if negative else size, matched["sham"] is not None, window)
+
+
+def _short(dose: float) -> str:
+    return repr(abs(dose)).removesuffix(".0")
+
+
+def _share(share: float) -> str:
+    return f"{share:.6f}".rstrip("0").rstrip(".")

@@ -37,7 +37,10 @@ class Dense(NamedTuple):
     """A gradient of the output layer as it comes from a graph."""
 
     gradient: Tensor
-    square: None = None
+
+    @property
+    def square(self) -> Tensor:
+        return sum_of_squares(self.gradient)
 
     def add_to(self, total: Tensor, factor: Tensor) -> None:
         total.add_((self.gradient * factor).to(total.dtype))

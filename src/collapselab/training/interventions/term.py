@@ -8,24 +8,19 @@ A fixed λ would not do: ‖∇CE‖ / ‖∇R‖ changes by orders of magnitude
 
 where a starts as the median of the first twenty logarithms; up to then λ is 0. λ_t uses steps before t alone, so that
 all parts of a step and all processes have the same.
-
-Every part of a step has features of its own, so squared norms of their gradients are summed. The output layer is one,
-so its gradients are summed; for a step in one part and one process, the square is enough.
 """
 
 import hashlib
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
 from typing import NamedTuple, final
 
 import torch
 from torch import Generator, Tensor
 
 from collapselab.models.taps import OutputLayer
-from collapselab.training.interventions import INTERVENTIONS, Place
-from collapselab.training.interventions.dose import FIRST_STEPS, Dose
+from collapselab.training.interventions import FIRST_STEPS, INTERVENTIONS, Dose, Place
 from collapselab.training.interventions.step import Classes, HeadGradient, Penalty, Step, Total, sum_of_squares
 
 SPEED = 1 / 20
@@ -54,15 +49,28 @@ class Compared(NamedTuple):
     """Whether this is the first step in which the penalty could not act."""
 
 
-@dataclass
-class _Line:
-    """Sums over the steps since the last line of the log."""
+@final
+class StepNorm:
+    """The norm of a gradient over all parts of a step and all processes.
 
-    steps: float = 0.0
-    factor: float = 0.0
-    rho: float = 0.0
-    penalties: float = 0.0
-    penalty: float = 0.0
+    Every part of a step has features of its own, so squared norms of their gradients are summed. The output layer is
+    one, so its gradients are summed; for a step in one part and one process, the square is enough.
+    """
+
+    def __init__(self, place: Place, weight: Tensor, *, processes: int) -> None:
+        self.weight, self.square = weight, torch.zeros((), dtype=torch.float64, device=weight.device)
+        self.head = torch.zeros_like(weight) if place == "head" and processes > 1 else None
+
+    def add_head(self, gradient: HeadGradient, share: Tensor, *, whole: bool) -> None:
+        """Add the gradient of a part in the output layer, which has this share of the step."""
+        if whole and gradient.square is not None:
+            self.square = gradient.square
+            return
+        self.head = torch.zeros_like(self.weight) if self.head is None else self.head
+        gradient.add_to(self.head, share)
+
+    def value(self, total: Total) -> float:
+        return math.sqrt(total(self.square) if self.head is None else sum_of_squares(total(self.head)))
 
 
 @final
@@ -73,6 +81,7 @@ class Term:
         self.dose, self.seed = dose, seed
         self.name = dose.name
         self.intervention = INTERVENTIONS[dose.name]
+        self.place = self.intervention.dose_over
         self.computed = dose.steps(steps)
         self.start = round(dose.window[0] * steps)
         self.kept: dict[str, Tensor] = {}
@@ -81,12 +90,15 @@ class Term:
         """λ of the step."""
         self.live_text = ""
         """The last step in a few words; empty if the intervention had no part in it."""
+        self.values: list[Tensor] = []
+        """Penalties of the parts of the step."""
         self._first: list[float] = []
         self._average: float | None = None
-        self._line = _Line()
+        self._line = torch.zeros(5, dtype=torch.float64)
+        """Since the last line of the log: steps, sums of λ and ρ, steps with a penalty, sum of penalties."""
 
-    def begin_step(self, number: int) -> None:
-        self.number, self.factor = number, 0.0
+    def begin_step(self, number: int, norm: StepNorm) -> None:
+        self.number, self.factor, self.values, self.norm = number, 0.0, [], norm
         if self._average is not None and number >= self.start:
             self.factor = self.dose.dose * math.exp(self._average)
         self._drawing, self._permuting = self._generator("penalty"), self._generator("sham")
@@ -101,46 +113,47 @@ class Term:
             Step(features, labels, sequences, classes, head, self.number, self._drawing, self.kept, total)
         )
 
-    def end_step(self, of_loss: float, of_penalty: float, value: float | None) -> Compared:
+    def end_step(self, of_loss: float, total: Total) -> Compared:
         """Update the moving average, or note that the penalty could not act."""
-        self._line.steps += 1
-        self._line.factor += self.factor
-        if value is not None:
-            self._line.penalties += 1
-            self._line.penalty += value
+        of_penalty = self.norm.value(total)
+        values = torch.stack([value.double() for value in self.values]) if self.values else torch.zeros(0).double()
+        summed, parts = total(values.new_tensor([float(values.sum()), len(values)], device=self.norm.weight.device))
+        value = float(summed / parts) if parts else None
         ratio = of_loss / of_penalty if of_penalty else 0.0
-        shown = "cannot act" if value is None else f"{value:.3g}"
         rho = self.factor / ratio if ratio else 0.0
-        self.live_text = f"{self.name} {shown} (λ {self.factor:+.2g}, ρ {rho:+.2g})"
         idle = value is None or ratio == 0
-        if idle:
-            self.idle_steps += 1
-        elif math.isfinite(ratio):
-            self._line.rho += rho
+        acted = not idle and math.isfinite(ratio)
+        if acted:
             self._follow(math.log(ratio))
+        self.idle_steps += idle
+        self._line += torch.tensor(
+            [1.0, self.factor, rho if acted else 0.0, value is not None, value or 0.0], dtype=torch.float64
+        )
+        shown = "cannot act" if value is None else f"{value:.3g}"
+        self.live_text = f"{self.name} {shown} (λ {self.factor:+.2g}, ρ {rho:+.2g})"
         return Compared(self.name, of_loss, of_penalty, value, idle and self.idle_steps == 1)
 
     def log_values(self) -> dict[str, float]:
         """Return means over the steps since the last call, and all steps so far in which the penalty could not act."""
-        line, self._line = self._line, _Line()
+        steps, factor, rho, penalties, penalty = self._line.tolist()
+        self._line.zero_()
         values: dict[str, float] = {"idle_steps": self.idle_steps}
-        if line.steps:
-            values |= {"lambda": line.factor / line.steps, "rho": line.rho / line.steps}
-        if line.penalties:
-            values["penalty"] = line.penalty / line.penalties
+        if steps:
+            values |= {"lambda": factor / steps, "rho": rho / steps}
+        if penalties:
+            values["penalty"] = penalty / penalties
         return values
 
     def state_tensors(self) -> dict[str, Tensor]:
         average = math.nan if self._average is None else self._average
-        numbers = torch.tensor([average, self.idle_steps, *astuple(self._line)], dtype=torch.float64)
+        numbers = torch.tensor([average, self.idle_steps, *self._line.tolist()], dtype=torch.float64)
         first = torch.tensor(self._first, dtype=torch.float64)
-        kept = {f"kept.{name}": tensor for name, tensor in self.kept.items()}
-        return {"numbers": numbers, "first": first, **kept}
+        return {"numbers": numbers, "first": first, **{f"kept.{name}": tensor for name, tensor in self.kept.items()}}
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        average, idle_steps, *line = tensors["numbers"].tolist()
+        average, idle_steps, *_ = tensors["numbers"].tolist()
         self._average = None if math.isnan(average) else average
-        self.idle_steps, self._line = int(idle_steps), _Line(*line)
+        self.idle_steps, self._line = int(idle_steps), tensors["numbers"][2:].clone()
         self._first = tensors["first"].tolist()
         kept = [name for name in tensors if name.startswith("kept.")]
         self.kept = {name.removeprefix("kept."): tensors[name].to(device, copy=True) for name in kept}
@@ -157,76 +170,3 @@ class Term:
         text = f"{self.seed} {self.number} {self.name} {purpose}"
         digest = hashlib.blake2b(text.encode(), digest_size=7).digest()
         return Generator().manual_seed(int.from_bytes(digest))
-
-
-@final
-class LossSums:
-    """The gradient of the cross-entropy in a step, summed once for all terms."""
-
-    def __init__(self) -> None:
-        self.features: Tensor | float = 0.0
-        """The sum of squares."""
-        self.head: Tensor | None = None
-        """The gradient; of a whole step its square, a number."""
-
-    def add_features(self, gradient: Tensor) -> None:
-        self.features = sum_of_squares(gradient) + self.features
-
-    def add_head(self, gradient: Tensor, *, whole: bool) -> None:
-        if whole:
-            self.head = sum_of_squares(gradient)
-        else:
-            self.head = gradient.detach() if self.head is None else self.head + gradient.detach()
-
-    def norm(self, place: Place, total: Total, weight: Tensor) -> float:
-        if place == "features":
-            return _summed_norm(self.features, total, weight)
-        if self.head is not None and self.head.ndim == 0:
-            return math.sqrt(self.head)
-        return math.sqrt(sum_of_squares(total(torch.zeros_like(weight) if self.head is None else self.head)))
-
-
-@final
-class TermSums:
-    """The gradient and the values of one term, over the parts of a step."""
-
-    def __init__(self, term: Term) -> None:
-        self.term, self.place = term, term.intervention.dose_over
-        self.square: Tensor | float = 0.0
-        """Of the penalty's gradient in the features."""
-        self.square_of_head: Tensor | None = None
-        """Of its gradient in the output layer, where the step is whole."""
-        self.of_head: list[tuple[HeadGradient, Tensor]] = []
-        """Gradients of the output layer, each with the share of its part in the step."""
-        self.values: list[Tensor] = []
-
-    def add_features(self, gradient: Tensor, share: Tensor) -> None:
-        self.square = sum_of_squares(gradient) * share.double().square() + self.square
-
-    def add_head(self, gradient: HeadGradient, share: Tensor, *, whole: bool) -> None:
-        if whole and gradient.square is not None:
-            self.square_of_head = gradient.square
-        else:
-            self.of_head.append((gradient, share))
-
-    def norm(self, total: Total, weight: Tensor) -> float:
-        """Return the norm of the penalty's gradient at the place of its dose."""
-        if self.place == "features":
-            return _summed_norm(self.square, total, weight)
-        if self.square_of_head is not None:
-            return math.sqrt(self.square_of_head)
-        summed = torch.zeros_like(weight)
-        for gradient, share in self.of_head:
-            gradient.add_to(summed, share)
-        return math.sqrt(sum_of_squares(total(summed)))
-
-    def mean_value(self, total: Total, weight: Tensor) -> float | None:
-        """Return the mean of the penalty over parts and processes, None where there was none."""
-        values = torch.stack([value.double() for value in self.values]) if self.values else torch.zeros(0).double()
-        counted = total(torch.tensor([float(values.sum()), len(values)], dtype=torch.float64, device=weight.device))
-        return float(counted[0] / counted[1]) if counted[1] else None
-
-
-def _summed_norm(square: Tensor | float, total: Total, weight: Tensor) -> float:
-    """Return the root of a sum of squares over all processes; a process without a part has the number 0."""
-    return math.sqrt(total(torch.as_tensor(square, dtype=torch.float64, device=weight.device)))

@@ -1,18 +1,28 @@
-"""Frozen output layers whose rows are constructed.
+"""Frozen output layers: rows that are constructed, and rows of another run, the donor.
 
 Directions have length 1: with features of length √D, as a norm gives them, logits have a standard deviation of about 1
 at first. Rows as the library initialises them (`frozen-init`) are several times shorter. Frozen, they keep logits so
 small that little can be learned: `frozen-sphere` has the same geometry without that.
+
+A donor is known by the contents of its weights: where its folder is, and what it is called, changes no run.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
+
+from collapselab.errors import ConfigError
+from collapselab.models.find import checkpoint_model
+from collapselab.models.load import load_model
+from collapselab.models.taps import OutputLayer, output_layer
+from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at, verify_checkpoint
 
 ROWS_AT_ONCE = 512
 """Rows whose distances are compared at once."""
@@ -22,6 +32,12 @@ PASSES = 100
 
 FIRST_STEP = 4.0
 """How far a row is moved at first, in units of the tangent part of a weighted mean of others; the last step is 0."""
+
+FIRST_BIN = 16
+"""Most frequent tokens that are one bin; every further bin ends at twice the rank of the one before."""
+
+Total = Callable[[Tensor], Tensor]
+"""The sum of a tensor over all processes."""
 
 Tokens = tuple[Tensor, Tensor]
 """Features (tokens, dim) without gradient, and next tokens (tokens,)."""
@@ -43,12 +59,10 @@ class HeadUpdates:
     def observe(self, features: Tensor, labels: Tensor) -> None:
         """See the tokens of a part of a step, as `Tokens` has them."""
 
-    def after_step(self, total: Callable[[Tensor], Tensor]) -> None:
-        """Act after the optimiser's update; `total` sums a tensor over all processes."""
+    def after_step(self, total: Total) -> None:
+        """Act after the optimiser's update."""
 
-    def of_checkpoint(
-        self, training: Iterator[Tokens], total: Callable[[Tensor], Tensor]
-    ) -> AbstractContextManager[None]:
+    def of_checkpoint(self, training: Iterator[Tokens], total: Total) -> AbstractContextManager[None]:
         """Make the output layer that of a checkpoint for a while; what is trained stays as it is.
 
         `training` are this process's tokens of the training split, in a pass that costs nothing if it is not used.
@@ -123,3 +137,83 @@ def freeze(model: Any, weight: Tensor, bias: Tensor | None = None) -> None:
 
 def _random_directions(model: Any, generator: Generator) -> Tensor:
     return normalize(torch.randn(model.get_output_embeddings().weight.shape, generator=generator), dim=1)
+
+
+def as_given(model: Any, inputs: HeadInputs, generator: Generator) -> None:
+    """The donor's rows."""
+    head = _donated(inputs)
+    freeze(model, head.weight, head.bias)
+
+
+def permuted(model: Any, inputs: HeadInputs, generator: Generator) -> None:
+    """The donor's rows, each for another token of about the same frequency: norms, angles and spectrum are the same."""
+    head, rows = _donated(inputs), permutation_within_bins(inputs.counts, generator)
+    freeze(model, head.weight[rows], None if head.bias is None else head.bias[rows])
+
+
+def permutation_within_bins(counts: Tensor, generator: Generator) -> Tensor:
+    """A permutation of the classes inside bins of frequency: the 16 most frequent, the next 16, then 32, 64 …"""
+    ranked = torch.argsort(counts, descending=True, stable=True)
+    rows, start, stop = torch.arange(len(counts)), 0, FIRST_BIN
+    while start < len(counts):
+        bin_ = ranked[start:stop]
+        rows[bin_] = bin_[torch.randperm(len(bin_), generator=generator)]
+        start, stop = stop, 2 * stop
+    return rows
+
+
+def find_donor(path: str) -> Checkpoint:
+    """The checkpoint that a donor means: itself, or the last one of a finished run."""
+    folder = RunFolder(path)
+    record = folder.record()
+    if record is None:
+        checkpoint = checkpoint_at(path)
+        if checkpoint is None or not checkpoint.exists():
+            raise ConfigError(f"donor: {path} is neither a run nor a checkpoint of one. Name a run that is trained.")
+        return checkpoint
+    planned = sorted(record.plan.checkpoints, key=record.plan.checkpoints.__getitem__)
+    if not planned:
+        raise ConfigError(f"donor: {path} is a run without checkpoints. Name one that is trained.")
+    missing = [name for name in planned if not Checkpoint(folder, name).exists()]
+    if missing:
+        raise ConfigError(
+            f"donor: {path} is not finished: its checkpoint {missing[-1]} is not there. Train it to its end, or name "
+            "one of its checkpoints."
+        )
+    return Checkpoint(folder, planned[-1])
+
+
+def donor_hash(path: str) -> str:
+    """16 hex digits over the contents of the donor's weights."""
+    checkpoint = find_donor(path)
+    record = checkpoint.run.checkpoint(checkpoint.name, verify=False)
+    assert record is not None
+    weights = sorted((name, digest) for name, digest in record.files.items() if name.endswith(".safetensors"))
+    return hashlib.sha256(repr(weights).encode()).hexdigest()[:16]
+
+
+def check_donor(path: str, *, classes: int, dim: int, tokenizer: Path | None) -> None:
+    """ConfigError where the donor's output layer is of another shape, or its rows are of other tokens."""
+    checkpoint = find_donor(path)
+    record = checkpoint.run.record()
+    width = None if record is None else record.settings.get("width")
+    if record is None or not isinstance(width, int):
+        raise ConfigError(f"donor: {path} does not say its width in run.json. Name a run that was trained here.")
+    shape = (record.corpus.vocabulary, width)
+    if shape != (classes, dim):
+        raise ConfigError(
+            f"donor: {path} has an output layer of {shape[0]:,} tokens × {shape[1]:,}, but this model needs "
+            f"{classes:,} × {dim:,}. Choose a donor of the same vocabulary and width."
+        )
+    if tokenizer is not None and (checkpoint.path / tokenizer.name).read_bytes() != tokenizer.read_bytes():
+        raise ConfigError(
+            f"donor: {path} was trained with another tokenizer than this corpus, so its rows are of other tokens. "
+            "Choose a donor that was trained on this corpus."
+        )
+
+
+def _donated(inputs: HeadInputs) -> OutputLayer:
+    assert inputs.donor is not None
+    checkpoint = find_donor(inputs.donor)
+    verify_checkpoint(checkpoint)
+    return output_layer(load_model(checkpoint_model(checkpoint)))
