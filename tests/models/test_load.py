@@ -672,29 +672,30 @@ def test_a_gguf_file_without_the_extra_says_what_to_install(tmp_path: Path, monk
 # Devices and hashes
 
 
-def test_hardware_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+def accelerators(monkeypatch: pytest.MonkeyPatch, kind: str | None, count: int = 0) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: kind is not None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device(kind or "cpu"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "xpu", "mps", "gpu", "cpu:1", "cuda:x", ""])
+def test_hardware_that_is_not_there_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerators(monkeypatch, None)
     assert find_device("auto") == find_device("cpu") == torch.device("cpu")
-    refused = {
-        "cuda": "cuda was asked for, but is not here",
-        "mps": "is not here",
-        "gpu": "'gpu' is not one",
-        "cpu:1": "is not one",
-    }
-    for name, message in refused.items():
-        with pytest.raises(ConfigError, match=f"^device: .*{message}"):
-            find_device(name)
+    with pytest.raises(ConfigError, match=r"^device: .*Choose auto"):
+        find_device(name)
 
 
-def test_hardware_that_is_there_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert find_device("auto") == torch.device("cuda")
-    assert find_device("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(ConfigError, match="cuda:2 was asked for, but is not here"):
-        find_device("cuda:2")
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
+def test_hardware_that_is_there_is_found_and_named(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accelerators(monkeypatch, kind, 2)
+    assert find_device("auto") == torch.device(kind)
+    assert f"Using the device {kind}" in capsys.readouterr().err
+    assert find_device(f"{kind}:1") == torch.device(kind, 1)
+    with pytest.raises(ConfigError, match=f"{kind}:2 was asked for, but is not here"):
+        find_device(f"{kind}:2")
 
 
 def test_the_hash_is_of_numbers_and_settings_not_of_places(tmp_path: Path) -> None:

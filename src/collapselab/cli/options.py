@@ -22,7 +22,7 @@ SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON document instead of a table.", rich_help_panel="Output")
 ]
-DEVICE_HELP = "`auto`, `cpu`, `cuda` or `cuda:1`."
+DEVICE_HELP = "`auto`, `cpu`, `cuda`, `cuda:1`, `xpu` or `mps`."
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 VAR_KEYWORD = Parameter.VAR_KEYWORD

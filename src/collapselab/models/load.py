@@ -12,7 +12,7 @@ import pickle
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from collapselab.errors import ConfigError, ModelError
 from collapselab.hub import Pretrained
+from collapselab.messages import logger
 from collapselab.models.adapters import with_adapter
 from collapselab.models.find import ModelSource, check_no_adapter, place_of, weights_on_disk
 from collapselab.models.taps import hooks_of
@@ -119,19 +120,27 @@ def load_model(
 
 
 def find_device(name: str) -> torch.device:
-    """The device of a name: auto, cpu, cuda, cuda:1, mps. `auto` is CUDA where it is there, else the CPU."""
+    """Return the device of a name; `auto` is the accelerator of this machine (CUDA, XPU, MPS), else the CPU."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?|mps", name):
-        raise ConfigError(f"device: {name!r} is not one. Choose auto, cpu, cuda, cuda:0 … or mps.")
-    device = torch.device(name)
-    is_there = {
-        "cuda": (device.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not is_there.get(device.type, True):
+        if accelerator is not None:
+            _name_device(accelerator.type)
+        return accelerator or torch.device("cpu")
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "xpu", "mps") and (accelerator is None or kind != accelerator.type):
+        raise ConfigError(f"device: {name!r} is not one. Choose auto, cpu, cuda, cuda:0 …, xpu or mps.")
+    if kind == "cpu" and not index:
+        return torch.device("cpu")
+    here = torch.accelerator.device_count() if accelerator is not None and kind == accelerator.type else 0
+    if (index and not index.isdecimal()) or int(index or 0) >= here:
         raise ConfigError(f"device: {name} was asked for, but is not here. Choose auto or cpu.")
-    return device
+    return torch.device(name)
+
+
+@cache
+def _name_device(kind: str) -> None:
+    """Say once which accelerator `auto` found."""
+    logger(__name__).info("Using the device %s (--device cpu for the CPU).", kind)
 
 
 def parsed_device_map(given: DeviceMap | None) -> DeviceMap | None:

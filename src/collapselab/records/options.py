@@ -224,7 +224,7 @@ class Running:
     report_to: Annotated[str, Shown(RUNNING, "TRACKER")] = "none"
     """Log the results to a tracker: `tensorboard`, `wandb` or `trackio`."""
     device: Annotated[str, Shown(RUNNING)] = "auto"
-    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+    """`auto`, `cpu`, `cuda`, `cuda:1`, `xpu` or `mps`."""
     device_map: Annotated[Any, Shown(RUNNING, "auto|FILE")] = None
     """Spread a large model over GPUs, memory and disk: `auto`, `balanced`, `sequential`, or a JSON file with a device
     (`0`, `cpu`, `disk`) for each module."""

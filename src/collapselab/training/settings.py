@@ -139,7 +139,7 @@ class TrainOptions:
     """Where and how a training runs: nothing that decides its weights."""
 
     device: Annotated[str, Shown(RUNNING)] = "auto"
-    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+    """`auto`, `cpu`, `cuda`, `cuda:1`, `xpu` or `mps`."""
     accumulation: Annotated[int, Field(ge=1), Shown(RUNNING)] = 1
     """Parts of a step, one after the other, to save memory."""
     save_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(RUNNING)] = 10.0
