@@ -13,14 +13,7 @@ from collapselab.analysis.controls import controls
 from collapselab.analysis.models import RELATED, Models
 from collapselab.analysis.relate import relate
 from collapselab.analysis.subsets import ALL, WITHIN
-from collapselab.analysis.verdict import (
-    FAMILY_SIZES,
-    LEVEL,
-    Cause,
-    Verdict,
-    smallest_permutation_p,
-    why_no_permutation,
-)
+from collapselab.analysis.verdict import FAMILY_SIZES, LEVEL, Cause, Verdict, smallest_permutation_p, why_no_permutation
 from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import RESULTS, RUNS, Run
 

@@ -18,7 +18,6 @@ def test_an_outcome_of_a_measurement_is_a_column_with_a_direction_and_no_setting
     models = combine(RUNS.read(tmp_path / "runs.csv"), [row_of(run, "cdnv", 1.0) for run in runs], outcome="ece")
     assert models.frame["ece"].tolist() == [0.1, 0.3]
     assert "ece" not in models.varying
-    assert models.better == -1
     with pytest.raises(RunError, match="no model has a gap. Measure it"):
         combine(runs, [], outcome="gap")
     with pytest.raises(RunError, match="no model has a loss_on:imdb"):

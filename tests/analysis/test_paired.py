@@ -11,8 +11,7 @@ from collapselab.analysis.paired import (
     far_from_the_rest,
     is_skewed,
     mean_of,
-    sign_flip_p,
-    step_down_p,
+    sign_flips,
 )
 from collapselab.analysis.verdict import holm
 
@@ -33,16 +32,16 @@ def test_the_sign_flip_p_is_the_share_of_patterns_counted_one_by_one() -> None:
     counted = [
         np.mean([abs(np.dot(signs, row)) >= abs(row.sum()) - 1e-12 for signs in flips(6)]) for row in d
     ]  # fmt: skip
-    assert sign_flip_p(d, permutations=9999, seed=0) == pytest.approx(counted)
+    assert sign_flips(d, permutations=9999, seed=0)[0] == pytest.approx(counted)
 
 
 def test_eight_pairs_survive_a_correction_over_five_and_five_pairs_show_nothing() -> None:
     rng = np.random.default_rng(0)
     strong = 1 + 0.1 * rng.standard_normal((5, 8))
-    assert step_down_p(strong, permutations=99, seed=0) == pytest.approx([2 / 2**8] * 5)
+    assert sign_flips(strong, permutations=99, seed=0)[1] == pytest.approx([2 / 2**8] * 5)
     assert holm([2 / 2**8] * 5)[0] < 0.05 < holm([2 / 2**7] * 5)[0]
     assert MIN_PAIRS == 6
-    assert sign_flip_p(strong[:, :5], permutations=99, seed=0).min() == pytest.approx(2 / 2**5)
+    assert sign_flips(strong[:, :5], permutations=99, seed=0)[0].min() == pytest.approx(2 / 2**5)
 
 
 def test_step_down_is_the_definition_in_loops() -> None:
@@ -59,12 +58,12 @@ def test_step_down_is_the_definition_in_loops() -> None:
         )
         largest = max(largest, count / 2**7)
         expected[i] = largest
-    assert step_down_p(d, permutations=99, seed=0) == pytest.approx([expected[i] for i in range(4)])
+    assert sign_flips(d, permutations=99, seed=0)[1] == pytest.approx([expected[i] for i in range(4)])
 
 
 def test_missing_pairs_count_for_nothing() -> None:
     d = np.array([[1.0, 1.1, 0.9, 1.2, 1.0, 1.05, np.nan], [0.1, -0.1, 0.2, -0.2, 0.1, -0.1, 0.3]])
-    assert step_down_p(d, permutations=99, seed=0)[0] == pytest.approx(2 / 2**6)
+    assert sign_flips(d, permutations=99, seed=0)[1][0] == pytest.approx(2 / 2**6)
 
 
 def test_equivalence_is_the_larger_of_two_one_sided_tests() -> None:

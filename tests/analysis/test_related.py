@@ -90,7 +90,6 @@ def test_the_gap_is_the_loss_by_another_name() -> None:
 def test_what_is_the_outcome_is_no_metric() -> None:
     models = seeds(outcome="context_within_2")
     assert "context_within_2" not in models.metrics
-    assert models.better == -1
     assert models.frame["context_within_2"].notna().all()
 
 

@@ -6,13 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from collapselab.analysis.relate import correlation
-from collapselab.analysis.resampling import (
-    Codes,
-    Floats,
-    detectable,
-    permutation_test,
-    standardised,
-)
+from collapselab.analysis.resampling import Codes, Floats, detectable, permutation_test, standardised
 
 RNG = np.random.default_rng(7)
 ONE_CELL = np.zeros(12, dtype=np.intp)

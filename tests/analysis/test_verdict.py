@@ -41,11 +41,11 @@ def test_a_direction_is_the_sign_beside_the_expected_one(effect: float, expected
 
 @pytest.mark.parametrize("words", [RELATION, EFFECT, MOVEMENT, ATTRIBUTION])
 def test_a_verdict_is_significant_only_where_the_test_is(words: Words) -> None:
-    signs = {1: words.expected, -1: words.opposite, 0: words.undirected}
+    signs = {1: words[0], -1: words[1], 0: words[2]}
     for sign, verdict in signs.items():
         assert judge(Estimate(0.5, 0.049, sign), words)["verdict"] is verdict
         assert judge(Estimate(0.5, 0.0, sign), words)["verdict"] is verdict, "a tiny p is printed as 0"
-        assert judge(Estimate(0.5, 0.05, sign), words)["verdict"] is words.unshown
+        assert judge(Estimate(0.5, 0.05, sign), words)["verdict"] is words[3]
 
 
 def test_a_reason_forbids_the_test_and_a_doubt_one_claim() -> None:

@@ -23,7 +23,7 @@ from pydantic import Field, JsonValue, ValidationError
 from collapselab import __version__
 from collapselab.analysis.arms import registered_in
 from collapselab.analysis.models import Models, Regime, combine, default_outcome, is_comparable
-from collapselab.analysis.statements import STATEMENTS, Given, TableRow
+from collapselab.analysis.statements import STATEMENTS, Given
 from collapselab.analysis.verdict import error_words
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.core.catalogue import METRICS
@@ -358,7 +358,7 @@ def _cells(row: "DataclassInstance") -> dict[str, Cell]:
     return {name: str(value) if isinstance(value, Regime) else value for name, value in values}
 
 
-def _parsed(content: bytes, path: Path, kind: type[TableRow]) -> list[TableRow]:
+def _parsed(content: bytes, path: Path, kind: type[Any]) -> list[Any]:
     """The rows of one of the tables, as what they were before they were written."""
     hints, (header, lines) = get_type_hints(kind), parse_table(content, path)
     return [

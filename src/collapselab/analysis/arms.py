@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Models, Regime, further_settings
 from collapselab.errors import ConfigError
@@ -128,12 +127,6 @@ class Comparison:
             sides = [np.log(side.where(side > 0)) for side in sides]
         return (sides[0] - sides[1]).groupby(self.pairs["unit"], sort=True).mean()
 
-    def by_cell(self, column: str) -> list[NDArray[np.float64]]:
-        """The known differences of every cell by itself, one a seed."""
-        differences = (self.treated[column] - self.control[column]).groupby([self.pairs["cell"], self.pairs["unit"]])
-        means = differences.mean().dropna()
-        return [values.to_numpy(dtype=float) for _, values in means.groupby(level=0)]
-
 
 def comparisons(models: Models) -> list[Comparison]:
     """Every arm of the table, in the order of its first run, shams after their treatment."""
@@ -167,31 +160,25 @@ def units_of(frame: pd.DataFrame) -> list[str]:
     return [" ".join(map(_text, row)) for row in frame[seeds].itertuples(index=False, name=None)]
 
 
-@final
-@dataclass(frozen=True)
-class Unpaired:
-    """Runs that are in no pair."""
+def unpaired(models: Models) -> tuple[dict[Arm, tuple[set[str], set[str]]], Counter[str]]:
+    """The runs that are in no pair.
 
-    lost: dict[Arm, tuple[set[str], set[str]]]
-    """Seeds in which the arm has no outcome, and those in which its control has none."""
-    alone: Counter[str]
-    """Arms without a control, as they are set, and the number of their runs."""
-
-
-def unpaired(models: Models) -> Unpaired:
-    """The runs of every arm that lack an outcome or a control."""
+    Of every arm the seeds in which it has no outcome, and those in which its control has none; and the number of runs
+    of every arm without a control.
+    """
     frame = models.trained[models.trained["last"]]
     failed = frame["run"].isin(models.trained.loc[models.trained["why"].notna(), "run"])
     ended = np.isclose(frame["epoch"], frame["epochs"], rtol=0.01, atol=0)
     unknown = set(frame.index[frame[models.outcome].isna() | (failed & ~ended)])
     units = dict(zip(frame.index, units_of(frame), strict=True))
-    runs = Unpaired({}, Counter())
+    lost: dict[Arm, tuple[set[str], set[str]]] = {}
+    alone = Counter[str]()
     for treated, control, arm in _matched(frame, at_one_epoch=False):
         if arm is not None and control is None:
-            runs.alone[arm.label] += 1
+            alone[arm.label] += 1
         elif arm is not None and (treated in unknown) != (control in unknown):
-            runs.lost.setdefault(arm, (set(), set()))[control in unknown].add(units[treated])
-    return runs
+            lost.setdefault(arm, (set(), set()))[control in unknown].add(units[treated])
+    return lost, alone
 
 
 def _matched(frame: pd.DataFrame, *, at_one_epoch: bool = True) -> Iterator[tuple[Any, Any, Arm | None]]:
@@ -321,10 +308,6 @@ class Registered:
     def covers(self, outcome: str) -> bool:
         """Whether tests of this outcome were registered before the first run."""
         return self.beforehand and outcome == self.primary.outcome
-
-    def smallest_effect(self, outcome: str) -> float | None:
-        """The smallest effect of interest on this outcome, where it was given in its unit."""
-        return self.primary.smallest_effect if outcome == self.primary.outcome else None
 
 
 def registered_in(directory: Path) -> Registered:

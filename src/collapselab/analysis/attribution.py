@@ -28,9 +28,9 @@ from scipy.stats import t
 from collapselab.analysis.arms import Comparison, Registered, comparisons
 from collapselab.analysis.effects import Effect
 from collapselab.analysis.models import RELATED, Floats, Models
-from collapselab.analysis.paired import MIN_PAIRS, sign_patterns
+from collapselab.analysis.paired import MIN_PAIRS
 from collapselab.analysis.properties import PropertyRow
-from collapselab.analysis.resampling import TIE
+from collapselab.analysis.resampling import sign_patterns, step_down
 from collapselab.analysis.verdict import (
     ATTRIBUTION,
     LEVEL,
@@ -248,10 +248,10 @@ def scatter(points: Points, fitted: Floats, *, permutations: int, seed: int) -> 
         scaled: Floats = (off**2 * (seeds - 1) / np.maximum(spread, 1e-12 * (left**2).mean(1) + 1e-300)).sum(-1)
         return scaled
 
-    signs, exact = sign_patterns(seeds, permutations=permutations, seed=seed)
-    observed = float(q_of(left.mean(1)))
-    as_large = int((q_of(signs @ left.T / seeds) >= observed * (1 - TIE)).sum())
-    return observed, as_large / len(signs) if exact else (1 + as_large) / (1 + len(signs))
+    signs, exact = sign_patterns(seeds, permutations, seed)
+    observed = q_of(left.mean(1))
+    p, _ = step_down(observed[None], q_of(signs @ left.T / seeds)[:, None], exact=exact)
+    return float(observed), float(p[0])
 
 
 def judge_set(rows: Sequence[Attributed], points: Points, *, permutations: int, seed: int) -> list[Attributed]:

@@ -18,7 +18,7 @@ test is made. A row of `controls.csv` is the joint test of one metric.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -104,7 +104,7 @@ def _joint(
     """The test of one metric; metrics known for the same cells share bases and permutations in `universes`."""
     known = ~np.isnan(variable.values) & ~np.isnan(outcome := models.trained[models.outcome].to_numpy(dtype=float))
     row = Control(
-        variable.metric, int(known.sum()), transform=variable.transform, family=variable.family,
+        variable.metric, int(known.sum()), transform=variable.transform, family=RELATED[variable.metric].family,
         missing=int((~known).sum()),
     )  # fmt: skip
     if reason := variable.why_description or _why_no_test(variable, variable.values[known], outcome[known]):
@@ -120,8 +120,8 @@ def _joint(
     result = universe if isinstance(universe, Reason) else universe.test(cells["x"].to_numpy(), cells["y"].to_numpy())
     if isinstance(result, Reason):
         return replace(row, n=len(cells), **result.columns)
-    goes = direction_of(result.partial_r, models.expected(row.metric))
-    return replace(row, n=len(cells), **result._asdict(), goes=goes)
+    goes = direction_of(result["partial_r"], models.expected(row.metric))
+    return replace(row, n=len(cells), **result, goes=goes)
 
 
 def _why_no_test(variable: Variable, x: Floats, y: Floats) -> Reason | None:
@@ -149,15 +149,6 @@ def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
 
 
 @final
-class Joint(NamedTuple):
-    """The joint test of one metric: p and partial r of the specification that shows it least, and their number."""
-
-    partial_r: float
-    p: float
-    specifications: int
-
-
-@final
 class Multiverse:
     """The specifications of one set of cells, each with the smooth function, and permutations of the architectures.
 
@@ -177,7 +168,7 @@ class Multiverse:
         rng = np.random.default_rng(seed)
         self.orders = jointly(blocks, len(frame), min(permutations, MAX_PERMUTATIONS), rng)
 
-    def test(self, x: Floats, y: Floats) -> Joint | Reason:
+    def test(self, x: Floats, y: Floats) -> dict[str, Any] | Reason:
         """Metric x against the outcome y; a reason where the smooth function determines one, or describes neither."""
         left, left_y = (values - self.smooth @ (self.smooth.T @ values) for values in (x, y))
         for name, rest, values in (("metric", left, x), ("outcome", left_y, y)):
@@ -194,7 +185,7 @@ class Multiverse:
                 tests.append((_p_of(int((permuted >= abs(r) * (1 - TIE)).sum()), len(shuffled)), r))
         p, weakest = max(tests, key=lambda pair: (pair[0], -abs(pair[1])))
         one_sign = len({r > 0 for _, r in tests}) == 1
-        return Joint(weakest, p if one_sign else 1.0, len(tests))
+        return {"partial_r": weakest, "p": p if one_sign else 1.0, "specifications": len(tests)}
 
     def likeness_p(self, left: Floats) -> float:
         """p of Moran's I: that neighbours in scale are no more alike in these residuals than shuffled architectures.

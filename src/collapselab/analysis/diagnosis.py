@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import t
 
 from collapselab.analysis.models import Floats, Models
-from collapselab.analysis.paired import sign_flip_p
+from collapselab.analysis.paired import sign_flips
 from collapselab.analysis.verdict import LEVEL
 from collapselab.analysis.words import Sentence, many
 
@@ -76,7 +76,7 @@ def _over_fitted(models: Models, ordered: pd.DataFrame) -> tuple[bool | None, st
     mean_curve = losses.mean().dropna().to_numpy()
     if len(mean_curve) < MIN_CHECKPOINTS:
         return None, f"fewer than {MIN_CHECKPOINTS} checkpoints after the first quarter of the training."
-    p = float(sign_flip_p(rises[None], permutations=9999, seed=0)[0]) / 2
+    p = float(sign_flips(rises[None], permutations=9999, seed=0)[0][0]) / 2
     risen = rises.mean() > max(RISE, _shared_noise(mean_curve)) and p < LEVEL
     tight, evidence = _tight(models, last)
     text = f"val_loss {rises.mean():+.1%} from epoch {half['epoch']:g} to {last['epoch']:g} ({len(rises)} seeds)"

@@ -14,7 +14,7 @@ import pandas as pd
 
 from collapselab.analysis.arms import Comparison, comparisons
 from collapselab.analysis.models import Floats, Models, Regime
-from collapselab.analysis.paired import MIN_PAIRS, mean_of, sign_flip_p
+from collapselab.analysis.paired import MIN_PAIRS, mean_of, sign_flips
 from collapselab.analysis.verdict import FALLS, LEVEL, RISES, Cause, corrections, too_few
 
 MIN_DOSES = 3
@@ -115,7 +115,7 @@ def _page_p(values: Floats) -> float:
 
     weights = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2
     contrasts = rankdata(values, axis=1) @ weights
-    return float(sign_flip_p(contrasts[None], permutations=PERMUTATIONS, seed=0)[0])
+    return float(sign_flips(contrasts[None], permutations=PERMUTATIONS, seed=0)[0][0])
 
 
 def goes_against(rows: Sequence[Response]) -> bool:

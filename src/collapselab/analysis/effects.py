@@ -21,6 +21,7 @@ from typing import NamedTuple, final
 import numpy as np
 import pandas as pd
 
+from collapselab.analysis import paired
 from collapselab.analysis.arms import (
     FURTHER,
     SHAM_OF,
@@ -33,17 +34,7 @@ from collapselab.analysis.arms import (
     unpaired,
 )
 from collapselab.analysis.models import RELATED, Models, Regime, better
-from collapselab.analysis.paired import (
-    MIN_PAIRS,
-    bootstrap_t,
-    equal_loss_differences,
-    equivalence_p,
-    far_from_the_rest,
-    is_skewed,
-    mean_of,
-    sign_flip_p,
-    step_down_p,
-)
+from collapselab.analysis.paired import MIN_PAIRS
 from collapselab.analysis.properties import PropertyRow, arm_key
 from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Role, Verdict, corrections, judge, too_few
 
@@ -172,7 +163,7 @@ def effects(
     margin = smallest_effect(models, registered, compared)
     movements = {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None}
     skewed = _is_skewed_together(compared, models.outcome)
-    suite = _Suite(models, registered, compared, further, margin, unpaired(models).lost, movements, skewed)
+    suite = _Suite(models, registered, compared, further, margin, unpaired(models)[0], movements, skewed)
     pairs = [(row, comparison) for comparison in compared for row in _rows(suite, comparison)]
     pairs = _with_equivalence(_with_p(pairs, permutations=permutations, seed=seed))
     return [_judged(row, checked=not arm.arm.targets or row.reached is not None) for row, arm in pairs]
@@ -180,8 +171,8 @@ def effects(
 
 def smallest_effect(models: Models, registered: Registered, compared: Sequence[Comparison]) -> float | None:
     """The smallest effect of interest on the outcome: as it was given, else what a share of the tokens is worth."""
-    if (given := registered.smallest_effect(models.outcome)) is not None:
-        return given
+    if registered.primary.smallest_effect is not None and registered.primary.outcome == models.outcome:
+        return registered.primary.smallest_effect
     runs = {str(models.trained.at[place, "run"]) for comparison in compared for place in comparison.pairs["control"]}
     return worth_of_tokens(models, runs, registered.primary.smallest_effect_tokens)
 
@@ -213,7 +204,7 @@ def _is_skewed_together(compared: Sequence[Comparison], outcome: str) -> bool:
         values = comparison.differences[outcome].dropna().to_numpy(dtype=float)
         if comparison.arm.sham or len(values) < MIN_PAIRS or np.ptp(values) == 0:
             continue
-        spiky += bool(far_from_the_rest(values, [""] * len(values)))
+        spiky += bool(paired.far_from_the_rest(values, [""] * len(values)))
         away = values - np.median(values)
         scaled.append(away / (1.4826 * max(float(np.median(np.abs(away))), 1e-9 * float(np.ptp(values)))))
     if len(scaled) < MIN_POOLED_ARMS:
@@ -253,13 +244,13 @@ def _row(suite: _Suite, comparison: Comparison, column: str, sham: Comparison | 
     if differences.empty:
         return replace(row, why="no pair in which both values are known.", why_code=Cause.MISSING)
     values = differences.to_numpy(dtype=float)
-    estimate = mean_of(values)
+    estimate = paired.mean_of(values)
     low, high, skewed = estimate.low, estimate.high, False
     if role in OUTCOMES and estimate.n >= MIN_PAIRS and np.ptp(values) > 0:
-        skewed = is_skewed(values) or (suite.skewed and role is Role.OUTCOME)
-        low, high = bootstrap_t(values) if skewed else (low, high)
+        skewed = paired.is_skewed(values) or (suite.skewed and role is Role.OUTCOME)
+        low, high = paired.bootstrap_t(values) if skewed else (low, high)
     moved = None if sham is None else sham.differences[column].mean()
-    far = far_from_the_rest(values, [str(unit) for unit in differences.index])
+    far = paired.far_from_the_rest(values, [str(unit) for unit in differences.index])
     reason = too_few(estimate.n, "pairs", MIN_PAIRS) if estimate.n < MIN_PAIRS else Reason(None, None)
     return replace(
         row, n=estimate.n, effect=estimate.mean, low=low, high=high, median=float(np.median(values)),
@@ -284,8 +275,8 @@ def _outcome_row(
         row = replace(row, why=text, why_code=Cause.MISSING)
     directed = [metric for metric in reached if models.toward.get(metric)]
     movements = [suite.movements.get((row.key, RELATED[metric].property)) for metric in directed]
-    if len(equal := equal_loss_differences(models, comparison)) > 1:
-        at = mean_of(equal)
+    if len(equal := paired.equal_loss_differences(models, comparison)) > 1:
+        at = paired.mean_of(equal)
         row = replace(row, equal_loss=at.mean, equal_loss_low=at.low, equal_loss_high=at.high, equal_loss_n=at.n)
     clipped = np.nan
     if "clipped" in comparison.treated:
@@ -320,7 +311,7 @@ def _reached(row: Effect, comparison: Comparison, target: Target, sham: Comparis
     if sham is None:
         return True
     beyond = (sign * (differences - sham.differences[target.metric])).dropna().to_numpy()
-    low = mean_of(beyond).low if len(beyond) else None
+    low = paired.mean_of(beyond).low if len(beyond) else None
     return low is not None and low > 0
 
 
@@ -343,8 +334,7 @@ def _with_p(
     for places in families.values():
         columns = [pairs[i][1].differences[pairs[i][0].metric] for i in places]
         table = pd.concat(columns, axis=1).to_numpy(dtype=float).T
-        corrected = step_down_p(table, permutations=permutations, seed=seed)
-        single = sign_flip_p(table, permutations=permutations, seed=seed)
+        single, corrected = paired.sign_flips(table, permutations=permutations, seed=seed)
         for i, p, p_holm in zip(places, single, corrected, strict=True):
             row, comparison = pairs[i]
             tested[i] = replace(row, p=float(p), p_holm=float(max(p, p_holm))), comparison
@@ -367,11 +357,13 @@ def _with_equivalence(pairs: Sequence[tuple[Effect, Comparison]]) -> list[tuple[
 
 def equivalent_in_every_cell(comparison: Comparison, column: str, margin: float) -> float:
     """p of equivalence of the mean and of every cell, the largest: effects of two cells may cancel each other."""
-    cells = comparison.by_cell(column)
+    pairs, change = comparison.pairs, comparison.treated[column] - comparison.control[column]
+    by_cell = change.groupby([pairs["cell"], pairs["unit"]]).mean().dropna().groupby(level=0)
+    cells = [values.to_numpy(dtype=float) for _, values in by_cell]
     pooled = comparison.differences[column].dropna().to_numpy(dtype=float)
     if len(cells) > 1 and min(map(len, cells)) < MIN_TO_REACH:
         return 1.0
-    return max(equivalence_p(values, margin) for values in ([pooled, *cells] if len(cells) > 1 else [pooled]))
+    return max(paired.equivalence_p(values, margin) for values in ([pooled, *cells] if len(cells) > 1 else [pooled]))
 
 
 def _judged(row: Effect, *, checked: bool) -> Effect:

@@ -97,23 +97,16 @@ ONLY = "the only one"
 
 
 @final
-class Setting(NamedTuple):
-    """One setting and its value: a number for `NUMBERS`, text for all others, None where it is not known."""
-
-    name: str
-    value: float | str | None
-
-
-@final
 class Regime(NamedTuple):
     """The settings of a regime, in the order of the table's columns."""
 
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[tuple[str, float | str | None], ...] = ()
+    """Each with its value: a number for `NUMBERS`, text for all others, None where it is not known."""
 
     @classmethod
     def of(cls, names: Iterable[str], values: Iterable[Cell]) -> "Regime":
         """The regime of these columns of one model; numbers keep six digits, as many as are written."""
-        return cls(tuple(Setting(name, _setting_value(name, value)) for name, value in zip(names, values, strict=True)))
+        return cls(tuple((name, _setting_value(name, value)) for name, value in zip(names, values, strict=True)))
 
     @classmethod
     def read(cls, text: str) -> "Regime":
@@ -135,7 +128,7 @@ class Regime(NamedTuple):
 
     def without(self, name: str) -> "Regime":
         """All but this setting."""
-        return Regime(tuple(setting for setting in self.settings if setting.name != name))
+        return Regime(tuple(setting for setting in self.settings if setting[0] != name))
 
 
 def _setting_value(name: str, value: Cell) -> float | str | None:
@@ -162,11 +155,6 @@ class Variable:
     transform: Transform
     values: Floats
     """NaN where the metric is missing, or is not positive and has no logarithm."""
-
-    @property
-    def family(self) -> Family:
-        """Which metrics it is corrected with."""
-        return RELATED[self.metric].family
 
     @property
     def why_description(self) -> Reason | None:
@@ -230,11 +218,6 @@ class Models:
         """The regime of every model of `frame`, in its order; the column of that name is the same as text."""
         return [Regime.of(self.varying, values) for values in row_tuples(self.frame, self.varying)]
 
-    @property
-    def better(self) -> int:
-        """-1 where a good model has a low outcome, 1 where it has a high one."""
-        return better(self.outcome)
-
     @cached_property
     def variables(self) -> list[Variable]:
         """Every metric of the trained models as it was measured, and its logarithm where the catalogue says so."""
@@ -257,7 +240,7 @@ class Models:
 
     def expected(self, metric: str) -> int:
         """The sign of r where more collapse correlates with a better outcome; 0 where no direction is predicted."""
-        return self.toward[metric] * self.better
+        return self.toward[metric] * better(self.outcome)
 
 
 class NothingToRelate(RunError):

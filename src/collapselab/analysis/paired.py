@@ -17,11 +17,9 @@ import pandas as pd
 
 from collapselab.analysis.arms import Comparison
 from collapselab.analysis.models import Floats, Models
-from collapselab.analysis.resampling import TIE
+from collapselab.analysis.resampling import sign_patterns, step_down
 from collapselab.analysis.verdict import LEVEL
 
-MAX_EXACT = 12
-"""Pairs of which every sign pattern is used."""
 MIN_PAIRS = next(pairs for pairs in range(1, 99) if 2 / 2**pairs < LEVEL)
 """With fewer no sign-flip test can be below the level."""
 SKEWED = 1.9
@@ -59,46 +57,19 @@ def mean_of(differences: Floats) -> Mean:
     return Mean(n, mean, float(low), float(high), float(np.std(differences, ddof=1)))
 
 
-def sign_flip_p(differences: Floats, *, permutations: int, seed: int) -> Floats:
-    """Two-sided p of each row of (rows, pairs): that the mean is 0, by flipping signs; NaN where a pair is missing."""
-    return np.array([step_down_p(row[None], permutations=permutations, seed=seed)[0] for row in differences])
+def sign_flips(differences: Floats, *, permutations: int, seed: int) -> tuple[Floats, Floats]:
+    """Two-sided p of each row of (tests, seeds), that its mean is 0, alone and corrected over the rows.
 
-
-def step_down_p(differences: Floats, *, permutations: int, seed: int) -> Floats:
-    """p of each row of (tests, seeds), NaN where a pair is missing, corrected over the rows.
-
-    Holm's step-down with the sign patterns of the seeds in place of Bonferroni's bound: tests that share their seeds,
-    and arms that share their controls, are flipped together, and each is compared with the largest statistic of those
-    that are not larger than it. So the family can have any size, and the smallest p is still 2/2ⁿ.
-
-    Westfall & Young (1993), Resampling-based multiple testing, algorithm 2.8.
+    NaN where a pair is missing. The correction is Holm's step-down with the sign patterns of the seeds in place of
+    Bonferroni's bound: tests that share their seeds, and arms that share their controls, are flipped together. So the
+    family can have any size, and the smallest p is still 2/2ⁿ.
     """
     known = ~np.isnan(differences)
     values = np.where(known, differences, 0.0)
     scale = np.sqrt(known.sum(1) * (values**2).sum(1))
     scale[scale == 0] = 1.0
-    signs, exact = sign_patterns(values.shape[1], permutations=permutations, seed=seed)
-    flipped = np.abs(signs @ values.T) / scale  # |mean| / root mean square: rises with |t|
-    observed = np.abs(values.sum(1)) / scale
-    adjusted, before = np.ones(len(values)), 0.0
-    left = list(np.argsort(-observed, kind="stable"))
-    while left:
-        first = left[0]
-        as_large = int((flipped[:, left].max(1) >= observed[first] * (1 - TIE)).sum())
-        p = as_large / len(signs) if exact else (1 + as_large) / (1 + len(signs))
-        before = max(before, p)
-        adjusted[left.pop(0)] = before
-    return adjusted
-
-
-def sign_patterns(pairs: int, *, permutations: int, seed: int) -> tuple[Floats, bool]:
-    """Sign patterns (patterns, pairs): all of them, or drawn."""
-    if pairs <= MAX_EXACT:
-        bits = np.arange(2**pairs)[:, None] >> np.arange(pairs) & 1
-        signs: Floats = np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
-        return signs, True
-    rng = np.random.default_rng(seed)
-    return rng.choice([-1.0, 1.0], size=(permutations, pairs)), False
+    signs, exact = sign_patterns(values.shape[1], permutations, seed)
+    return step_down(values.sum(1) / scale, signs @ values.T / scale, exact=exact)  # rises with |t|
 
 
 def equivalence_p(differences: Floats, margin: float) -> float:

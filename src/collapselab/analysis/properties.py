@@ -15,7 +15,7 @@ import pandas as pd
 
 from collapselab.analysis.arms import ArmKey, Comparison, comparisons
 from collapselab.analysis.models import CONTEXTS, RELATED, Models, Regime
-from collapselab.analysis.paired import MIN_PAIRS, step_down_p
+from collapselab.analysis.paired import MIN_PAIRS, sign_flips
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.trends import Trend
@@ -135,7 +135,7 @@ def _moved(
     """Every metric with enough pairs: toward, away or not shown; the metrics of a property are one family."""
     moved = movements(models, comparison, metrics)
     moved = moved.loc[:, moved.notna().sum() >= MIN_PAIRS]
-    p = step_down_p(moved.to_numpy(dtype=float).T, permutations=permutations, seed=seed) if len(moved.columns) else ()
+    p = sign_flips(moved.to_numpy(dtype=float).T, permutations=permutations, seed=seed)[1] if len(moved.columns) else ()
     tests = zip(map(str, moved), moved.mean(), p, strict=True)
     return {metric: judge(Estimate(mean, float(value), 1), MOVEMENT)["verdict"] for metric, mean, value in tests}
 

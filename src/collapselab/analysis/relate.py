@@ -14,22 +14,9 @@ from typing import final
 import numpy as np
 from scipy.linalg import orth
 
+from collapselab.analysis import resampling
 from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Variable
-from collapselab.analysis.resampling import (
-    NONE,
-    POWER,
-    Codes,
-    centred,
-    clustered_interval,
-    clustered_slope_interval,
-    detectable,
-    effect_in_z,
-    fisher_interval,
-    left_out,
-    permutation_test,
-    slope_interval,
-    standardised,
-)
+from collapselab.analysis.resampling import Codes
 from collapselab.analysis.subsets import ALL, WITHIN, Subset, count_of, subsets
 from collapselab.analysis.verdict import (
     FAMILY_SIZES,
@@ -127,8 +114,8 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
     """Every metric over one subset. A missing value leaves out its model for its metric alone; metrics that lack the
     same models are tested together."""
     outcome = models.trained[models.outcome].to_numpy(dtype=float)[subset.members]
-    judged_in = (v.family for v in models.variables if v.metric not in NOT_TESTED and v.why_description is None)
-    tests = Counter[str](judged_in) | Counter(FAMILY_SIZES)
+    tested = (v.metric for v in models.variables if v.metric not in NOT_TESTED and v.why_description is None)
+    tests = Counter[str](RELATED[metric].family for metric in tested) | Counter(FAMILY_SIZES)
     patterns: dict[bytes, list[int]] = {}
     for number, variable in enumerate(models.variables):
         known = ~np.isnan(variable.values[subset.members]) & ~np.isnan(outcome)
@@ -164,7 +151,9 @@ def _with_verdict(models: Models, row: Relation, corrected: Corrected) -> Relati
     """The row with its corrected p, its verdict, and the |r| that Holm's first step finds."""
     strict = None
     if row.detectable_r is not None:
-        stricter = effect_in_z(LEVEL / corrected.family_size, POWER) / effect_in_z(LEVEL, POWER)
+        stricter = resampling.effect_in_z(LEVEL / corrected.family_size, resampling.POWER) / resampling.effect_in_z(
+            LEVEL, resampling.POWER
+        )
         strict = float(np.tanh(np.arctanh(row.detectable_r) * stricter))
     row = replace(row, p_holm=corrected.holm, detectable_r_corrected=strict)
     if row.verdict is Verdict.DESCRIPTION:
@@ -187,7 +176,9 @@ def _without_one(
     rest, p = others[place], 1.0
     if along[place] > 0:
         sides = x[rest.members, None], y[rest.members]
-        p = permutation_test(*sides, rest.cells, permutations=permutations, seed=seed, factors=rest.factors).p[0]
+        p = resampling.permutation_test(
+            *sides, rest.cells, permutations=permutations, seed=seed, factors=rest.factors
+        ).p[0]
     return str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r)), float(p)
 
 
@@ -206,7 +197,8 @@ def _resting_on(row: Relation, run: str, without: float, p: float) -> Relation:
 def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -> Relation:
     return Relation(
         subset.name, variable.metric, models.outcome, len(chosen.members), transform=variable.transform,
-        family=variable.family, cells=count_of(chosen.cells), missing=len(subset.members) - len(chosen.members),
+        family=RELATED[variable.metric].family, cells=count_of(chosen.cells),
+        missing=len(subset.members) - len(chosen.members),
         architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
         shared_seeds=count_of(chosen.units) if subset.name == WITHIN and chosen.factors else None,
     )  # fmt: skip
@@ -227,13 +219,16 @@ def _measured(
     untested = {family: _why_no_p(chosen, tests[family]) for family in {blank[i].family for i in known}}
     columns = _statistics(chosen, x[:, known], y)
     if None in untested.values():
-        drawn = permutation_test(
+        drawn = resampling.permutation_test(
             x[:, known], y, chosen.cells, permutations=permutations, seed=seed, factors=chosen.factors
         )
         # Models of one cell that say as much: fewer than there are, with several cells or shared seeds.
         as_many = 1 / drawn.deviation**2 + 1 if chosen.factors else np.full(len(known), float(chosen.freedom))
         lost = count_of(chosen.cells) - 1  # the standard deviations of cells
-        columns |= {"p_permutation": drawn.p, "detectable_r": np.array([detectable(n - lost) for n in as_many])}
+        columns |= {
+            "p_permutation": drawn.p,
+            "detectable_r": np.array([resampling.detectable(n - lost) for n in as_many]),
+        }
     for place, i in enumerate(known):
         values = {name: None if np.isnan(column[place]) else float(column[place]) for name, column in columns.items()}
         why = untested[blank[i].family]
@@ -265,7 +260,7 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
     if chosen.freedom < MIN_MODELS:
         return too_few(relation.n, "models", MIN_MODELS + max(relation.cells, 1) - 1)
     for name, values in ((relation.metric, x), (relation.outcome, y)):
-        if np.abs(centred(values, chosen.cells)).max() <= 1e-12 * np.abs(values).max():
+        if np.abs(resampling.centred(values, chosen.cells)).max() <= 1e-12 * np.abs(values).max():
             where = " within every cell" if relation.cells > 1 else ""
             return Reason(Cause.NO_VARIATION, f"{name} is the same in all {relation.n} models{where}.")
     return None
@@ -274,7 +269,7 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
 def _statistics(chosen: Subset, x: Floats, y: Floats) -> dict[str, Floats]:
     """The columns that describe, by name; NaN where there is no value."""
     r = correlation(x, y, chosen.cells)
-    spread = np.sqrt((centred(y, chosen.cells) ** 2).sum() / (chosen.freedom - 1))
+    spread = np.sqrt((resampling.centred(y, chosen.cells) ** 2).sum() / (chosen.freedom - 1))
     ends = np.array([_intervals(chosen, x[:, i], y, float(r[i]), float(spread)) for i in range(len(r))]).T
     names = ("low", "high", "slope_low", "slope_high")
     return {"r": r, "r2": r**2, "slope": r * spread, **dict(zip(names, ends, strict=True))}
@@ -284,18 +279,20 @@ def _intervals(chosen: Subset, x: Floats, y: Floats, r: float, spread: float) ->
     """The ends for r, then those for the slope by standard deviations of x; `spread` is what r = 1 would give."""
     if chosen.data_labels is not None or len(chosen.members) < 3 * count_of(chosen.cells):
         # Leaving out seeds says nothing of data seeds; in standardised cells of two only signs are left.
-        return *NONE, *NONE
+        return *resampling.NONE, *resampling.NONE
     if count_of(chosen.units) == len(chosen.members):
         freedom = len(chosen.members) - 2 * count_of(chosen.cells)  # a cell's mean and its standard deviation
-        return *fisher_interval(r, freedom - 1), *slope_interval(r * spread, r, freedom)
-    x, y = standardised(x, chosen.cells), spread * standardised(y, chosen.cells)
+        return *resampling.fisher_interval(r, freedom - 1), *resampling.slope_interval(r * spread, r, freedom)
+    x, y = resampling.standardised(x, chosen.cells), spread * resampling.standardised(y, chosen.cells)
     scale = np.sqrt((x @ x) / (chosen.freedom - 1))
-    without = left_out(x / scale, y, orth(np.eye(count_of(chosen.cells))[chosen.cells]), chosen.units)
-    return *clustered_interval(r, without.correlations), *clustered_slope_interval(r * spread, without.slopes)
+    without = resampling.left_out(x / scale, y, orth(np.eye(count_of(chosen.cells))[chosen.cells]), chosen.units)
+    return *resampling.clustered_interval(r, without.correlations), *resampling.clustered_slope_interval(
+        r * spread, without.slopes
+    )
 
 
 def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
     """Pearson correlation within cells of each column of x with y, each cell standardised."""
-    x, y = standardised(x, cells), standardised(y, cells)
+    x, y = resampling.standardised(x, cells), resampling.standardised(y, cells)
     r: Floats = (y @ x) / np.sqrt((x**2).sum(0) * (y**2).sum())
     return np.clip(r, -1, 1)

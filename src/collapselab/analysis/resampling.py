@@ -32,6 +32,8 @@ TIE = 1e-9
 """Relative: a permuted statistic that only rounding keeps below the observed one counts as equal to it."""
 MIN_UNITS = 5
 """Models or clusters that an interval needs."""
+MAX_EXACT = 12
+"""Units of which every sign pattern is used."""
 LARGEST = 1 - 1e-12
 """An |r| above this is taken as this: Fisher's z of 1 is infinite."""
 
@@ -106,6 +108,31 @@ def jointly(blocks: Sequence[Codes], models: int, count: int, rng: np.random.Gen
         for row in block:
             shuffled[:, row] = row[columns]
     return shuffled
+
+
+def sign_patterns(units: int, permutations: int, seed: int) -> tuple[Floats, bool]:
+    """Sign patterns (patterns, units): all of them, or drawn; and whether they are all."""
+    if units <= MAX_EXACT:
+        bits = np.arange(2**units)[:, None] >> np.arange(units) & 1
+        return np.asarray(1.0 - 2.0 * bits), True
+    return np.random.default_rng(seed).choice([-1.0, 1.0], size=(permutations, units)), False
+
+
+def step_down(observed: Floats, null: Floats, *, exact: bool) -> tuple[Floats, Floats]:
+    """Two-sided p of statistics (tests,) among those of permutations (permutations, tests), alone and corrected.
+
+    Each is compared with the largest of those that are not larger than it under the same permutation; `exact`: the
+    permutations are all there are, the observed one among them.
+
+    Westfall & Young (1993), Resampling-based multiple testing, algorithm 2.8.
+    """
+    sizes, least = np.abs(null), np.abs(observed) * (1 - TIE)
+    more, total = (0, len(null)) if exact else (1, len(null) + 1)
+    order = np.argsort(-least, kind="stable")
+    largest = np.maximum.accumulate(sizes[:, order[::-1]], axis=1)[:, ::-1]
+    corrected = np.empty(len(least))
+    corrected[order] = np.maximum.accumulate((more + (largest >= least[order]).sum(0)) / total)
+    return (more + (sizes >= least).sum(0)) / total, corrected
 
 
 def detectable(models: float) -> float:

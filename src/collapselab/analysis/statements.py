@@ -7,7 +7,7 @@ text, a whole number, a float, a `StrEnum` or a `Regime`, or None for an empty c
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, final
+from typing import Any, final
 
 from collapselab.analysis import attribution, controls, diagnosis, doses, effects, properties, relate, trends, words
 from collapselab.analysis.arms import Registered
@@ -36,20 +36,17 @@ class Given:
         return {"permutations": self.permutations, "seed": self.seed}
 
 
-TableRow = TypeVar("TableRow")
-
-
 @final
 @dataclass(frozen=True)
-class Statement(Generic[TableRow]):
+class Statement:
     """One table of the analysis: what a row of it is, how the rows are made, and what they allow to say."""
 
-    row: type[TableRow]
-    rows: Callable[[Given], list[TableRow]]
-    sentences: Callable[[Models, Sequence[TableRow]], Iterable[Sentence]]
+    row: type[Any]
+    rows: Callable[[Given], list[Any]]
+    sentences: Callable[[Models, Sequence[Any]], Iterable[Sentence]]
 
 
-STATEMENTS: dict[str, Statement[Any]] = {
+STATEMENTS: dict[str, Statement] = {
     "relate": Statement(relate.Relation, lambda given: relate.relate(given.models, **given.draws), words.of_relations),
     "controls": Statement(
         controls.Control, lambda given: controls.controls(given.models, **given.draws), controls.sentences

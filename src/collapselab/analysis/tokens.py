@@ -203,6 +203,7 @@ def bins(frame: pd.DataFrame, number: int) -> pd.DataFrame:
     width = (logs.max() - logs.min()) / number or 1.0
     place = ((logs - logs.min()) / width).astype(int).clip(upper=number - 1)
     groups = frame.groupby(place)
-    counts = groups["count"].agg(low="min", high="max", classes="size").astype(int)
+    counts = groups["count"].agg(["min", "max", "size"]).astype(int).set_axis(["low", "high", "classes"], axis=1)
     numbers = frame[[name for name in SORTABLE if name != "count"]].astype(float)
-    return counts.join(numbers.groupby(place).median()).reset_index(drop=True)
+    medians: pd.DataFrame = counts.join(numbers.groupby(place).median()).reset_index(drop=True)
+    return medians

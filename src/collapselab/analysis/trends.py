@@ -15,17 +15,16 @@ a distribution too: the corrected p is Westfall and Young's (1993), step-down.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations as all_orders
-from itertools import product
 from math import factorial
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
-from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Floats, Models, Regime
-from collapselab.analysis.resampling import TIE
+from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Floats, Models, Regime, better
+from collapselab.analysis.resampling import sign_patterns, step_down
 from collapselab.analysis.verdict import FALLS, LEVEL, RELATION, RISES, Cause, Estimate, Reason, Verdict, judge, too_few
 from collapselab.analysis.words import ALONG, LONGEST, Sentence, listed, many, regime_words, unit_of
 
@@ -122,8 +121,7 @@ class Trend:
 
 
 @final
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Models that differ in the axis alone: the places of their levels among all of the axis, and their values."""
 
     places: Places
@@ -132,8 +130,7 @@ class Group:
 
 
 @final
-@dataclass(frozen=True)
-class Tested:
+class Tested(NamedTuple):
     """What a test says of every metric."""
 
     changes: Floats
@@ -193,7 +190,7 @@ def _families(rows: list[Trend]) -> Places:
 
 def _blank(models: Models, axis: str, where: Regime | None, metric: str, levels: list[float]) -> Trend:
     of_outcome = metric == models.outcome
-    sign = models.better if of_outcome else models.toward[metric]
+    sign = better(models.outcome) if of_outcome else models.toward[metric]
     family = "paper" if of_outcome else RELATED[metric].family
     toward, listed_levels = {-1: FALLS, 0: None, 1: RISES}[sign], " ".join(f"{level:g}" for level in levels)
     return Trend(axis, where, metric, models.outcome, levels=listed_levels, toward=toward, family=family)
@@ -340,20 +337,15 @@ def permute_levels(units: Sequence[Sequence[Group]], *, families: Places, permut
     in_order, changes = np.arange(levels)[None], mean_correlations(units, levels)
     # No metric can have a smaller p than one that follows the levels in every group; it is missing where this one is.
     ideal = [[Group(g.places, np.where(np.isnan(g.values), np.nan, g.places[:, None])) for g in unit] for unit in units]
-    smallest, _ = _p_values(_total(ideal, in_order)[0], _total(ideal, orders), families, complete=complete)
-    p, corrected = _p_values(np.nan_to_num(changes).sum(0), _total(units, orders), families, complete=complete)
+    smallest, _ = _p_values(_total(ideal, in_order)[0], _total(ideal, orders), families, exact=complete)
+    p, corrected = _p_values(np.nan_to_num(changes).sum(0), _total(units, orders), families, exact=complete)
     return Tested(changes, smallest, p, corrected)
 
 
 def flip_signs(changes: Floats, *, families: Places, permutations: int, seed: int) -> Tested:
     """Test the number of units that rise less those that fall, each unit's sign flipped or not in all metrics."""
-    units, signs = len(changes), np.nan_to_num(np.sign(changes))
-    complete = 2**units <= permutations
-    if complete:
-        flips = np.array(list(product((1.0, -1.0), repeat=units)))
-    else:
-        flips = np.random.default_rng(seed).choice((1.0, -1.0), size=(permutations, units))
-    p, corrected = _p_values(signs.sum(0), flips @ signs, families, complete=complete)
+    signs, (flips, exact) = np.nan_to_num(np.sign(changes)), sign_patterns(len(changes), permutations, seed)
+    p, corrected = _p_values(signs.sum(0), flips @ signs, families, exact=exact)
     return Tested(changes, np.minimum(1.0, 2 * 0.5 ** (~np.isnan(changes)).sum(0)), p, corrected)
 
 
@@ -403,17 +395,12 @@ def _standardised(columns: Floats) -> Floats:
     return np.asarray(left / np.where(length > 0, length, 1.0))
 
 
-def _p_values(observed: Floats, null: Floats, families: Places, *, complete: bool) -> tuple[Floats, Floats]:
-    """Two-sided p, alone and corrected within its family; a complete list of permutations holds the observed one."""
+def _p_values(observed: Floats, null: Floats, families: Places, *, exact: bool) -> tuple[Floats, Floats]:
+    """Two-sided p of statistics in units of their spread, alone and corrected within its family."""
     spread = np.sqrt((null**2).mean(0))
     scale = np.where(spread > 0, spread, 1.0)
-    sizes, least = np.abs(null) / scale, np.abs(observed) / scale * (1 - TIE)
-    more, total = (0, len(null)) if complete else (1, len(null) + 1)
-    p = (more + (sizes >= least).sum(0)) / total
-    corrected = np.empty_like(p)
+    p, corrected = np.empty_like(scale), np.empty_like(scale)
     for family in np.unique(families):
-        members = np.flatnonzero(families == family)
-        members = members[np.argsort(-least[members], kind="stable")]
-        largest = np.maximum.accumulate(sizes[:, members[::-1]], axis=1)[:, ::-1]
-        corrected[members] = np.maximum.accumulate((more + (largest >= least[members]).sum(0)) / total)
+        of_it = families == family
+        p[of_it], corrected[of_it] = step_down((observed / scale)[of_it], (null / scale)[:, of_it], exact=exact)
     return p, corrected

@@ -358,11 +358,11 @@ def _words_of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[str]:
         yield f"No verdict on {_first_names(labels)}; {why}"
     if moved := [f"{row.label} ({_amount_of(row)})" for row in outcomes if row.sham and row.verdict in COUNTED]:
         yield f"Shams that change {models.outcome} by themselves: {_first_names(moved)}."
-    runs, labels_of_rows = unpaired(models), {row.label for row in outcomes}
-    if failed := [arm.label for arm in runs.lost if arm.label not in labels_of_rows]:
+    (lost, alone), labels_of_rows = unpaired(models), {row.label for row in outcomes}
+    if failed := [arm.label for arm in lost if arm.label not in labels_of_rows]:
         yield f"No pair with {models.outcome} in arm and control, so not judged: {_first_names(failed)}."
-    if runs.alone:
-        names_of_alone = [f"{label} ({many(count, 'run')})" for label, count in runs.alone.items()]
+    if alone:
+        names_of_alone = [f"{label} ({many(count, 'run')})" for label, count in alone.items()]
         yield f"Without a control that has the same seeds and settings, so not judged: {_first_names(names_of_alone)}."
 
 
