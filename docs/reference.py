@@ -41,7 +41,7 @@ CONSTANTS = {
 RECEIVED = ("ClassMoments", "Decisions", "Measurement", "Result", "Results", "Row", "TokenTable", "Suite", "Analysis")
 """Classes whose objects the package makes, so that nobody calls them."""
 BRIEF = (
-    "Decisions", "Measurement", "Row", "Suite", "shipped_recipes", "recipe_schema", "suite_script", "cancel_suite",
+    "Decisions", "Measurement", "Row", "Suite", "shipped_recipes", "cancel_suite",
     "Options", "Settings", "Recipe",
 )  # fmt: skip
 """Names whose example teaches nothing that the others do not show; the page leaves it out."""
@@ -83,7 +83,7 @@ def _entry(name: str) -> str:
         else examples
         or [f"```text\n{inspect.cleandoc(block)}\n```" for block in paragraphs if block.startswith("    ")]
     )
-    members = [f"`{member}`" for member in _members(found)] if inspect.isclass(found) else []
+    members = [f"`{member}`" for member in _members(found)] if inspect.isclass(found) and name not in BRIEF else []
     lines += [f"Members: {', '.join(members)}."] if members else []
     return "\n\n".join([f"### {name}", *lines])
 
