@@ -17,7 +17,7 @@ import torch
 from benchmarks.timing import Line, at_most, in_this_process, in_two_processes, shown
 from benchmarks.training import Shape, step_seconds
 from collapselab.training import interventions as doses
-from collapselab.training.interventions import INTERVENTIONS, term
+from collapselab.training.interventions import FIRST_STEPS, INTERVENTIONS, term
 from collapselab.training.objective import Objective
 
 LABORATORY = Shape(64, 2, 1024, 128, 8, head_size=16)
@@ -36,7 +36,7 @@ def interventions(quick: bool) -> list[Line]:
         small = in_this_process(in_process, "LABORATORY", list(INTERVENTIONS), FEW_FIRST, 5)
     else:
         calls = [
-            ("LABORATORY", list(INTERVENTIONS), term.FIRST_STEPS, 14),
+            ("LABORATORY", list(INTERVENTIONS), FIRST_STEPS, 14),
             ("LARGE", list(LARGEST), FEW_FIRST, 2),
         ]
         small, large = in_two_processes("benchmarks.interventions", "in_process", calls)
@@ -72,7 +72,7 @@ def in_process(shape: str, names: list[str], first: int, steps: int) -> dict[str
 @contextmanager
 def _first_steps(number: int) -> Iterator[None]:
     """Compare gradients in so many steps before a penalty acts."""
-    before = term.FIRST_STEPS
+    before = FIRST_STEPS
     try:
         for module in (doses, term):
             setattr(module, "FIRST_STEPS", number)  # noqa: B010

@@ -170,7 +170,7 @@ def gap_at_equal_loss(name: str, level: float | None = None) -> Interval:
 @claim("gap-100.md")
 def gap_overfits() -> Numbers:
     control = at("gap-100", intervene="none").groupby("checkpoint")[["epoch", "gap", "val_loss"]].mean()
-    best, end = control.loc[control["val_loss"].idxmin()], control.loc[control["epoch"].idxmax()]
+    best, end = control.iloc[int(control["val_loss"].argmin())], control.iloc[int(control["epoch"].argmax())]
     return end["epoch"], end["gap"], best["val_loss"], best["epoch"], end["val_loss"]
 
 

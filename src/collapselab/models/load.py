@@ -270,7 +270,7 @@ def check_causal(config: "PreTrainedConfig", *, name: str) -> None:
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(f"{name}: {type_name} is not a language model. {needed}")
     classes = MODEL_FOR_CAUSAL_LM_MAPPING[kind]
-    causal = {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
+    causal = {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,)) if one is not None}
     others = [saved for saved in config.architectures or () if "For" in saved and saved not in causal]
     if others and not any(saved.endswith("ForCausalLM") for saved in others):
         raise ModelError(f"{name}: was saved as {others[0]}, without an output layer over tokens. {needed}")

@@ -185,10 +185,11 @@ def _measured(path: Path, run: str, checkpoint: str, record: RunRecord, tables: 
     except DamagedError as error:
         tables.refused.append(f"{error} Its rows are refused; `suite run` measures again.")
         return None
-    expected = {"run": run, "checkpoint": checkpoint, "corpus_hash": record.corpus.hash}
-    for key, value in expected.items():
-        if result.facts[key] != value:
-            tables.refused.append(f"{path}: its {key} is {result.facts[key]}, not {value}. Its rows are refused.")
+    facts, expected = result.facts, (run, checkpoint, record.corpus.hash)
+    found = (facts["run"], facts["checkpoint"], facts["corpus_hash"])
+    for key, is_, value in zip(("run", "checkpoint", "corpus_hash"), found, expected, strict=True):
+        if is_ != value:
+            tables.refused.append(f"{path}: its {key} is {is_}, not {value}. Its rows are refused.")
             return None
     if why := result.outdated():
         tables.refused.append(f"{path}: {why}. Its rows are left out; `suite run` measures again.")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Any, final
+from typing import Any, cast, final
 
 from collapselab.disk import read_bytes, sha256
 from collapselab.errors import ConfigError, RunError
@@ -264,7 +264,7 @@ def _own_run(model: _Model) -> dict[str, Cell]:
         if trained is None:
             return cells | {"step": None, "epoch": float(model.place.checkpoint)}
         return cells | {name: trained[name] for name in ("step", "epoch", "tokens", "seed")}
-    return {**run_row(folder.path.name, record, known)}
+    return dict(cast("dict[str, Cell]", run_row(folder.path.name, record, known)))
 
 
 def named_place(facts: Facts) -> Place:

@@ -40,8 +40,8 @@ class SuiteFolder:
         primary = self._registered(old, suite)
         if old is not None:
             before = suite_from(old.recipe, name=old.name, scale=old.scale)  # with what later versions can be asked
-            deciding = [{**one.document, "question": None, "resources": None} for one in (before, suite)]
-            changes = _changes(*deciding)
+            undeciding: dict[str, JsonValue] = {"question": None, "resources": None}
+            changes = _changes({**before.document, **undeciding}, {**suite.document, **undeciding})
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "

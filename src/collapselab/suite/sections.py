@@ -117,7 +117,7 @@ class Written:
     def sections(self, values: Section) -> "Sections":
         """Return the values as the sections of a recipe."""
         try:
-            return Sections(**values)  # type: ignore[arg-type]
+            return Sections(**values)
         except ValidationError as error:
             found = max(error.errors(), key=lambda one: len(one["loc"]))  # of a union, the most specific complaint
             path: Place = ()
@@ -166,9 +166,10 @@ class CorpusSpec(BaseModel):
         """The recipe of `corpus build`, with its defaults where nothing is given."""
         from collapselab.corpus.build import Recipe, default_tokenizer
 
-        given = self.model_dump(include=Recipe.__dataclass_fields__.keys(), exclude_none=True)
-        block = 2048 if self.packing == "paper" else Recipe.block
-        return Recipe(**{"tokenizer": default_tokenizer(self.sources), "block": block} | given)
+        given: dict[str, Any] = {"tokenizer": default_tokenizer(self.sources)}
+        given["block"] = 2048 if self.packing == "paper" else Recipe.block
+        given |= self.model_dump(include=set(Recipe.__dataclass_fields__), exclude_none=True)
+        return Recipe(**given)
 
     def resolved(self, beside: Path | None) -> "CorpusSpec":
         """The corpus with whole paths: a relative one is looked for beside the recipe first, then where we run."""
