@@ -371,7 +371,9 @@ def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
     """The mean rank correlation of a unit's groups under each order of its levels: (orders, metrics)."""
     total, count = np.zeros((len(orders), unit[0].values.shape[1])), np.zeros(unit[0].values.shape[1])
     for group in unit:
-        for metrics, known in _by_known(group.values):
+        masks, which = np.unique(~np.isnan(group.values), axis=1, return_inverse=True)
+        for place, known in enumerate(masks.T):  # metrics together that are known at the same levels
+            metrics = np.flatnonzero(which.ravel() == place)
             if known.sum() < 2:
                 continue
             axis = _standardised(rankdata(orders[:, group.places[known]], axis=1).T)
@@ -380,12 +382,6 @@ def _rhos(unit: Sequence[Group], orders: Places) -> Floats:
             count[metrics] += 1
     with np.errstate(invalid="ignore"):
         return np.asarray(total / np.where(count > 0, count, np.nan))
-
-
-def _by_known(values: Floats) -> list[tuple[Places, NDArray[np.bool_]]]:
-    """Metrics together that are known at the same levels."""
-    masks, which = np.unique(~np.isnan(values), axis=1, return_inverse=True)
-    return [(np.flatnonzero(which.ravel() == i), masks[:, i]) for i in range(masks.shape[1])]
 
 
 def _standardised(columns: Floats) -> Floats:

@@ -57,25 +57,21 @@ def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
         view = number_views(unit, view)
     used = {panel.table for panel in figure.panels} | set(figure.tables)
     links = [param for unit in units for param in unit.pop("params", [])]
+    config = style.config() | {"background": "#ffffff", "padding": PADDING}
+    config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
+    config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
+    config["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0,
+                         "labelFontSize": 10, "titleFontSize": 10.5, "symbolSize": 55}  # fmt: skip
     spec = {
         "concat": units,
         "columns": COLUMNS,
         "spacing": {"row": 22, "column": 14},
         "params": list({param["name"]: param for param in links if param["name"] != "brush"}.values()),
         "datasets": {name: lines(tables[name]) for name in used},
-        "config": _print_config(),
+        "config": config,
         "resolve": {"scale": {"color": "shared" if figure.legend else "independent"}},
     }
     return style.resolved(spec, len(keys.widths))
-
-
-def _print_config() -> Spec:
-    config = style.config() | {"background": "#ffffff", "padding": PADDING}
-    config["title"] |= {"fontSize": 11, "subtitleFontSize": 9.5, "offset": 6}
-    config["axis"] |= {"labelFontSize": 10, "titleFontSize": 10.5, "titlePadding": 5}
-    config["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0,
-                         "labelFontSize": 10, "titleFontSize": 10.5, "symbolSize": 55}  # fmt: skip
-    return config
 
 
 def _unit(panel: Panel, *, alone: bool) -> Spec:

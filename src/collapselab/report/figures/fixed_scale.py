@@ -175,12 +175,9 @@ def _forest_panel(data: ReportData, metrics: list[str], lines: list[Line]) -> Pa
             fillOpacity=alt.condition("datum.filled === 1", alt.value(1), alt.value(0)),
         ))  # fmt: skip
     layers.append(names.encode(y=y, text="name:N"))
-    return Panel("forest-all", alt.layer(*layers), "forest", _words(lines), height=ROW * len(metrics) + 10)
-
-
-def _words(lines: list[Line]) -> str:
     parts = []
     for line in lines:
         interval = "" if line["low"] is None else f" [{line['low']:+.2f}, {line['high']:+.2f}]"
         parts.append(f"{line['name']} {line['where']} {line['r']:+.2f}{interval}, {line['answer']}")
-    return f"Correlations: {'; '.join(parts)}."
+    words = f"Correlations: {'; '.join(parts)}."
+    return Panel("forest-all", alt.layer(*layers), "forest", words, height=ROW * len(metrics) + 10)
