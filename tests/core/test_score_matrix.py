@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from collapselab.core.decisions import LinearClassifier
-from collapselab.core.score_matrix import STRIP, TopTwo, aligned_rows, aligned_stride, top_two
+from collapselab.core.decisions import STRIP, LinearClassifier, TopTwo, aligned_rows, aligned_stride, top_two
 
 
 def by_sorting(scores: Tensor) -> tuple[list[int], list[float]]:

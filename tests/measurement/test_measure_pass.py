@@ -12,8 +12,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, OPTConfig, OPTForCausa
 
 import oracles
 from collapselab.core.catalogue import METRICS, Need
-from collapselab.core.decisions import LinearClassifier
-from collapselab.core.score_matrix import TopTwo
+from collapselab.core.decisions import LinearClassifier, TopTwo
 from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.collector import needing
 from collapselab.measurement.collectors.decisions import NearestCentres

@@ -15,9 +15,8 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from collapselab.core.decisions import LinearClassifier, Tile, nearest_centre
+from collapselab.core.decisions import LinearClassifier, Tile, aligned_rows, aligned_stride, nearest_centre
 from collapselab.core.moments import ClassMoments
-from collapselab.core.score_matrix import aligned_rows, aligned_stride
 
 SCORES_BYTES, MIN_TOKENS = 1 << 20, 64
 """Size of the scores that are computed at once, which stay in the cache, and tokens below which products slow down."""

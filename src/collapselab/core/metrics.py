@@ -159,16 +159,11 @@ def _of_pairs(family: str, of: Literal["mean", "std", "cv"], head: bool, geometr
 
 for _family in ("cdnv", "cdnv_k2", "cdnv_log", "cosine_error"):
     FUNCTIONS[_family] = partial(_of_pairs, _family, "mean", False)
+FUNCTIONS["directional_cdnv"] = partial(_of_pairs, "directional", "mean", False)
 for _family in ("cosine", "logdist", "logdist_uncentred"):
     for _of in ("mean", "std", "cv"):
         FUNCTIONS[f"{_family}_{_of}"] = partial(_of_pairs, _family, _of, False)
         FUNCTIONS[f"head_{_family}_{_of}"] = partial(_of_pairs, _family, _of, True)
-
-
-@metric
-def directional_cdnv(geometry: Geometry) -> Result:
-    summary = geometry.summary("directional")
-    return summary.mean, summary.left_out
 
 
 @metric

@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from collapselab.core.score_matrix import aligned_rows, aligned_stride, softmax_of_aligned
+from collapselab.core.decisions import aligned_rows, aligned_stride, softmax_of_aligned
 
 TOKENS_AT_ONCE = 128
 """Tokens whose probabilities over the whole vocabulary are in memory at the same time."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.score_matrix import TopTwo
+from collapselab.core.decisions import TopTwo
 from collapselab.errors import ModelError
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import ByLayer, Sample

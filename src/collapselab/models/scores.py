@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.score_matrix import aligned_rows, aligned_stride, softmax_of_aligned, top_two
+from collapselab.core.decisions import aligned_rows, aligned_stride, softmax_of_aligned, top_two
 from collapselab.corpus.blocks import Split
 from collapselab.models import taps
 from collapselab.models.taps import OutputLayer

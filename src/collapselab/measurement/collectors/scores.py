@@ -14,7 +14,7 @@ from torch import Tensor
 
 from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import fit_scale
-from collapselab.core.score_matrix import TopTwo
+from collapselab.core.decisions import TopTwo
 from collapselab.core.storage import Rows
 from collapselab.measurement.batch import Batch, Scored
 from collapselab.measurement.collector import LAST, Collector, Collectors
