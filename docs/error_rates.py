@@ -95,13 +95,13 @@ def stored() -> Counts:
 def verdict_table() -> str:
     """A row a verdict: its rate of false claims with the 95 % interval of the simulation, and its power."""
     rows = [
-        "|verdict|where nothing is to be found|given, %|planted|found, %|",
-        "|---|---|---|---|---|",
+        "|verdict|where nothing is to be found|given, %|found where planted, %|",
+        "|---|---|---|---|",
     ]
     counts = stored()
     for name, entry in VERDICTS.items():
         wrong, right = (counts.get(name, {}).get(kind) for kind in ("null", "planted"))
-        power = f"{entry.planted}|{_rate(right).partition(' ')[0]}" if entry.planted else "–|–"
+        power = _rate(right).partition(" ")[0] if entry.planted else "–"
         rows.append(f"|{entry.says}|{entry.null}|{_rate(wrong)}|{power}|")
     return "\n".join(rows)
 
