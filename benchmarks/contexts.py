@@ -23,11 +23,10 @@ from collapselab.measurement.collector import Collectors
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.collectors.contexts import ContextMoments
 from collapselab.measurement.collectors.moments import table_bytes
-from collapselab.measurement.find_contexts import Contexts, find_contexts
-from collapselab.measurement.forward_pass import ForwardPass
+from collapselab.measurement.measure_model import ForwardPass
 from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan
-from collapselab.measurement.sample import ByLayer, ClassNumbers, Sample
+from collapselab.measurement.sample import ByLayer, ClassNumbers, Contexts, Sample, find_contexts
 from collapselab.records.options import Options, Running
 
 

@@ -22,8 +22,7 @@ from collapselab.corpus.blocks import Split
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.collectors import COLLECTORS
-from collapselab.measurement.forward_pass import ForwardPass
-from collapselab.measurement.measure_model import measure_model, needed_bytes
+from collapselab.measurement.measure_model import ForwardPass, measure_model, needed_bytes
 from collapselab.measurement.model import TOKENS_AT_ONCE, MeasuredModel
 from collapselab.measurement.open_model import FinishedResult, OpenedModel
 from collapselab.measurement.plan import MeasurePlan, MeasureRequest, SplitPlan, make_plan

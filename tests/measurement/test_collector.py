@@ -14,7 +14,7 @@ import torch
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import DamagedError, RunError
-from collapselab.measurement import forward_pass, resume
+from collapselab.measurement import measure_model, resume
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.measure import measure
 from collapselab.models.taps import features
@@ -67,7 +67,7 @@ def test_its_rows_are_in_the_result_and_come_back_from_disk(result: Result, tmp_
 
 
 def test_it_survives_a_kill(model: torch.nn.Module, corpus: Corpus, tmp_path: Path) -> None:
-    ran, real = 0, forward_pass.features
+    ran, real = 0, measure_model.features
 
     def killed(*args: Any, **inputs: Any) -> Any:
         nonlocal ran
@@ -79,7 +79,7 @@ def test_it_survives_a_kill(model: torch.nn.Module, corpus: Corpus, tmp_path: Pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resume, "SAVE_SECONDS", 0.0)
         patch.setattr(resume, "SAVE_FACTOR", 0)
-        patch.setattr(forward_pass, "features", killed)
+        patch.setattr(measure_model, "features", killed)
         with pytest.raises(KeyboardInterrupt):
             measure(model, corpus, state=tmp_path, **OPTIONS)
     continued, whole = (measure(model, corpus, state=state, **OPTIONS) for state in (tmp_path, None))

@@ -23,11 +23,10 @@ from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.markov import read_chain
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import measure_model as walk
 from collapselab.measurement import resume as store
-from collapselab.measurement.find_contexts import Contexts, context_keys, find_contexts
 from collapselab.measurement.measure import measure
-from collapselab.measurement.sample import ByLayer, Sample
+from collapselab.measurement.sample import ByLayer, Contexts, Sample, context_keys, find_contexts
 from collapselab.models.build import build_config, build_model
 from collapselab.models.taps import features
 from collapselab.records.measurement import Result

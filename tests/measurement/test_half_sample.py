@@ -13,7 +13,7 @@ from torch import nn
 
 from collapselab.core.catalogue import Need
 from collapselab.corpus.blocks import Corpus
-from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import measure_model as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.collector import needing
 from collapselab.measurement.collectors.moments import SamplePart, compare_halves, half_of

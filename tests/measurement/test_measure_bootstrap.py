@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from collapselab.core.catalogue import METRICS, Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement import bootstrap
-from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import measure_model as walk
 from collapselab.measurement.bootstrap import Resamples, difference, reliability
 from collapselab.measurement.collector import Collectors
 from collapselab.measurement.measure import measure

@@ -18,7 +18,7 @@ from collapselab.corpus.blocks import Corpus, Split
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.measurement import forward_pass, resume
+from collapselab.measurement import measure_model, resume
 from collapselab.measurement.collector import needing
 from collapselab.measurement.collectors.moments import handful, share_of_largest, spread_of
 from collapselab.measurement.measure import measure
@@ -145,7 +145,7 @@ def test_interrupted_on_documents_it_ends_with_the_same_bits(
     whole = measured(model, documents, layers="all", batch=8)
     monkeypatch.setattr(resume, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(resume, "SAVE_FACTOR", 0)
-    real, ran = forward_pass.layer_features, 0
+    real, ran = measure_model.layer_features, 0
 
     def stop(*args: Any, **inputs: Any) -> Any:
         nonlocal ran
@@ -155,7 +155,7 @@ def test_interrupted_on_documents_it_ends_with_the_same_bits(
         return real(*args, **inputs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(forward_pass, "layer_features", stop)
+        patch.setattr(measure_model, "layer_features", stop)
         with pytest.raises(KeyboardInterrupt):
             measured(model, documents, layers="all", batch=8, state=tmp_path)
     again = measured(model, documents, layers="all", batch=8, state=tmp_path)

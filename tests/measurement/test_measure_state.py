@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from checkpoints import save_checkpoint
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import DamagedError, Interrupted, RunError
-from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import measure_model as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.measure import measure
 from collapselab.measurement.resume import ResumeFolder
@@ -228,7 +228,7 @@ SLOW = """
 import sys, time
 import torch
 torch.set_num_threads(1)
-from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import measure_model as walk
 real = walk.features
 def slow(*args, **inputs):
     time.sleep(0.02)

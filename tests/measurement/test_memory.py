@@ -10,7 +10,7 @@ from torch import nn
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
-from collapselab.measurement import forward_pass
+from collapselab.measurement import measure_model
 from collapselab.measurement import measure_model as memory
 from collapselab.measurement.collectors.moments import table_bytes
 from collapselab.measurement.measure import measure
@@ -26,7 +26,7 @@ def test_a_measurement_that_does_not_fit_is_refused_before_the_model_runs(
     model: nn.Module, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[Any] = []
-    monkeypatch.setattr(forward_pass, "layer_features", lambda *args, **_: ran.append(args))
+    monkeypatch.setattr(measure_model, "layer_features", lambda *args, **_: ran.append(args))
     monkeypatch.setattr(memory, "free_bytes", lambda _: 1_000_000)
     message = (
         r"GPTNeo.*: needs about [\d.]+ GB of memory beside the model, but 0.0 GB are free. Most of it is tables of \d+ "

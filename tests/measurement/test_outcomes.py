@@ -14,10 +14,10 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
 from collapselab.errors import ConfigError
-from collapselab.measurement import outcomes
+from collapselab.measurement import result as outcomes
 from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.measure import measure
-from collapselab.measurement.outcomes import calibration_error, macro_loss, rare_loss, slope
+from collapselab.measurement.result import calibration_error, macro_loss, rare_loss, slope
 from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options

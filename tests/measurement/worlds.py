@@ -20,7 +20,7 @@ from torch import Tensor
 from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import Interrupted
-from collapselab.measurement import forward_pass as walk
+from collapselab.measurement import measure_model as walk
 from collapselab.measurement import resume as store
 from collapselab.measurement.collectors import COLLECTORS
 from collapselab.measurement.collectors import moments as tables

@@ -1,7 +1,7 @@
 """What a pass over a split collects: one collector, and all collectors of a pass together.
 
-The loop (forward_pass.py), resume.py, distributed.py and bootstrap.py know these two classes and no single collector. A
-new collector is a subclass with `update` and `values`, and an entry of `COLLECTORS` (collectors/__init__.py).
+The loop (measure_model.py), resume.py, distributed.py and bootstrap.py know these two classes and no single collector.
+A new collector is a subclass with `update` and `values`, and an entry of `COLLECTORS` (collectors/__init__.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

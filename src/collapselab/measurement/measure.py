@@ -19,9 +19,9 @@ from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure_model import measure_model
 from collapselab.measurement.model_corpus import Text, common_block, model_corpus, opened_texts
 from collapselab.measurement.open_model import open_model
-from collapselab.measurement.outcomes import named_corpora
 from collapselab.measurement.plan import MeasureRequest, default_tokens, parsed_settings
 from collapselab.measurement.report_to import report_measurement
+from collapselab.measurement.result import named_corpora
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel

@@ -11,9 +11,17 @@ from torch import Tensor, nn
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.measurement.distributed import ClassShards, Processes
-from collapselab.measurement.find_contexts import Contexts, find_contexts
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.sample import GROUPS, ByLayer, ClassNumbers, PerClass, Sample, frequency_bins
+from collapselab.measurement.sample import (
+    GROUPS,
+    ByLayer,
+    ClassNumbers,
+    Contexts,
+    PerClass,
+    Sample,
+    find_contexts,
+    frequency_bins,
+)
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource
 from collapselab.models.load import find_device, parsed_device_map

@@ -29,9 +29,8 @@ from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import LAST, Collector, Collectors, Values
 from collapselab.measurement.collectors.curvature import chosen_runs, step_for
 from collapselab.measurement.collectors.moments import table_bytes
-from collapselab.measurement.find_contexts import POSITION_BYTES, Contexts
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.measurement.sample import MOST_CURVED, RUN, fitted_tokens
+from collapselab.measurement.sample import MOST_CURVED, POSITION_BYTES, RUN, Contexts, fitted_tokens
 from collapselab.models.scores import LogitSpace, in_chunks, in_dtype
 from collapselab.models.taps import OutputLayer
 from collapselab.records.table import Chunk

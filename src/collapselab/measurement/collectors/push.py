@@ -162,25 +162,20 @@ class Push(Collector):
     @torch.no_grad()
     def _fitted_tau(self) -> float:
         """The τ of the least cross-entropy on training tokens, which is convex in τ, by Newton's method."""
-        x, labels = self._training_tokens()
-        scatter = (x - self.means[labels]).double().square().sum(1).mean()
+        parts: list[Tensor] = []
+        of_parts: list[Tensor] = []
+        for states, labels, _ in self.plan.training_batches():
+            places = self._places(labels).to(states.device)
+            has_mean = (places >= 0).nonzero().squeeze(1)
+            parts.append(states[has_mean].to(self.dtype) - self.origin)
+            of_parts.append(places[has_mean])
+            if sum(map(len, parts)) >= FITTED_TOKENS:
+                break
+        x, places = torch.cat(parts), torch.cat(of_parts)
+        scatter = (x - self.means[places]).double().square().sum(1).mean()
         start = x.shape[1] / max(float(scatter), 1e-30)  # 1 / variance of a dimension within classes
         by_centres = OutputLayer(self.means, -self.halves)
-        return fit_scale(lambda tau: loss_derivatives(by_centres, x, labels, tau, log_priors=self.log_priors), start)
-
-    def _training_tokens(self) -> tuple[Tensor, Tensor]:
-        """Features less the origin, and the places of their next tokens, of the first blocks of the training sample."""
-        device = self.plan.model.device
-        parts: list[Tensor] = []
-        places: list[Tensor] = []
-        for states, labels, _ in self.plan.training_batches():
-            places_in_batch = self._places(labels)
-            has_mean = (places_in_batch >= 0).nonzero().squeeze(1)
-            parts.append(states[has_mean.to(device)].to(self.dtype) - self.origin)
-            places.append(places_in_batch[has_mean].to(device))
-            if sum(map(len, places)) >= FITTED_TOKENS:
-                break
-        return torch.cat(parts), torch.cat(places)
+        return fit_scale(lambda tau: loss_derivatives(by_centres, x, places, tau, log_priors=self.log_priors), start)
 
 
 def _calibration_gap(tally: Tensor) -> float:

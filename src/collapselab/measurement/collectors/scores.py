@@ -7,7 +7,7 @@ arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale s = 1
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, Self, final
+from typing import Self, final
 
 import torch
 from torch import Tensor
@@ -38,7 +38,6 @@ class TokenScores(Collector):
     """Sums of losses and hits, by class too; and for each token the largest probability, and whether it was right."""
 
     name = "scores"
-    option: ClassVar[str | None] = "outcomes"
 
     def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
