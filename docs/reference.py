@@ -19,7 +19,7 @@ PUBLIC = {
     ],
     "What a model is like": [
         "measure", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",
-        "TokenTable", "compare",
+        "TokenTable", "compare", "similarity",
     ],
     "Many models": [
         "shipped_recipes", "load_suite", "Suite", "suite_plan", "run_suite",

@@ -16,6 +16,7 @@ from collapselab.corpus.sources import open_source as open_source
 from collapselab.demo import run_demo as run_demo
 from collapselab.measurement.compare_results import compare as compare
 from collapselab.measurement.measure import measure as measure
+from collapselab.measurement.similarity import similarity as similarity
 from collapselab.records.measurement import Result as Result
 from collapselab.records.measurement import Results as Results
 from collapselab.records.options import Options as Options

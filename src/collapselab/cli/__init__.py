@@ -54,6 +54,7 @@ app.command(rich_help_panel=SUITES)(analyze.analyze)
 app.command(rich_help_panel=SUITES)(analyze.report)
 app.command(rich_help_panel=SUITES)(results.publish)
 app.command(rich_help_panel=SUITES)(results.compare)
+app.command(rich_help_panel=SUITES)(results.similarity)
 
 
 def main() -> None:

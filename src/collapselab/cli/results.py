@@ -245,6 +245,35 @@ def _difference_tables(rows: "list[Difference]") -> "Iterator[RenderableType]":
         yield table
 
 
+def similarity(
+    names: Annotated[
+        list[str], typer.Argument(metavar="A B…", help="Measured runs, checkpoints or models, or results; see above.")
+    ],
+    layers: Annotated[Literal["last", "all"], typer.Option(help="`all`: every layer of them.")] = "last",
+    min_count: Annotated[int, typer.Option(min=1, help="Compare classes with at least so many tokens in both.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare class means of measurements of one vocabulary: 1 if a rotation and a scale turn one into the other.
+
+    The numbers are the linear CKA of the means of all classes that both have. Models, results and layers must have been
+    measured with `--classes`.
+
+    Checkpoints of a run, each with each: `collapselab similarity runs/small`
+
+    Layers of two checkpoints: `collapselab similarity runs/small/checkpoints/0 runs/small/checkpoints/1 --layers all`
+    """
+    from collapselab.measurement.similarity import similarity as compared
+
+    found = compared(names, layers=layers, min_count=min_count)
+    if as_json:
+        print(found.to_json(orient="split"))
+        return
+    table = Table("", *map(str, range(1, len(found) + 1)), box=None, header_style="bold")
+    for number, (name, row) in enumerate(found.iterrows(), 1):
+        table.add_row(f"{number} {name}", *("–" if value != value else f"{value:.3f}" for value in row))
+    Console().print(table)
+
+
 def publish(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run; or one measured model, for its card.")

@@ -104,6 +104,11 @@ def kept_moments(stored: StoredResult, *, cache: str | Path | None = None) -> Pa
     return next((other.moments for other in reversed(same) if other.moments is not None), None)
 
 
+def layer_file(moments: Path, layer: str) -> Path:
+    """The file of the class moments of a layer, beside those of the last."""
+    return moments if layer == "last" else moments.with_name(f"{moments.stem}.layer-{layer}{moments.suffix}")
+
+
 MOMENTS_OF = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
 """What class moments say of themselves, besides their layer: the facts that identify their measurement."""
 

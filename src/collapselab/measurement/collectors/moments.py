@@ -40,7 +40,7 @@ from collapselab.measurement.collector import (
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.records.facts import HalfSampleFacts
 from collapselab.records.measurement import Key
-from collapselab.records.result_folder import moments_identity
+from collapselab.records.result_folder import layer_file, moments_identity
 from collapselab.records.tables import Row
 
 LOWEST, HIGHEST = -300, 300
@@ -109,9 +109,14 @@ class Moments(Collector):
             geometry_rows = self.class_rows if rows else None
             measured = layer_values(self.plan, whole, self.split, layer, null=null, class_rows_of=geometry_rows)
             (values.nulls if null else values.measured).update(measured)
-            if name == LAST and self.split == "train" and not resampled and self.plan.moments_file is not None:
-                about = moments_identity(self.plan.request.identity(self.plan.model))
-                self.split_plan.numbers.save(whole, self.plan.moments_file, about)
+            if (
+                (name == LAST or rows)
+                and self.split == "train"
+                and not resampled
+                and self.plan.moments_file is not None
+            ):
+                about = moments_identity(self.plan.request.identity(self.plan.model), layer)
+                self.split_plan.numbers.save(whole, layer_file(self.plan.moments_file, layer), about)
         return values
 
     def share_of_handful(self, layer: str) -> float:
