@@ -45,8 +45,9 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         if (folder / "figures" / f"{figure}.svg").exists()
     }
     hours = f"{facts['training_seconds'] / 3600:.1f} hours on one core, version {facts['versions']['collapselab']}"
+    (recipe,) = (HERE / "recipes").glob(f"{name}.*")
     parts = [
-        f"{facts['runs']} runs, {hours}: [recipe](recipes/{name}.yaml), "
+        f"{facts['runs']} runs, {hours}: [recipe](recipes/{recipe.name}), "
         f"{', '.join(f'[{one}](tables/{name}/{one}.csv.gz)' for one in packed_tables(facts))}.",
         table(question, tables.runs, [asdict(row) for row in tables.rows]),
         *([contexts_table(question, tables)] if question.contexts else []),

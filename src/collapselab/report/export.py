@@ -23,6 +23,9 @@ HEIGHT = 0.8
 """Of a panel, as a share of its height on the page."""
 TITLE, BELOW = 28, 41
 """Letters that fit on a line of a panel's title, and of the note below it."""
+PDF_TRIES = 40
+REFERENCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
+FONTS = re.compile(rb"/Subtype /Type0\n  /BaseFont /(\S+)")
 PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
 """Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
 
@@ -41,12 +44,25 @@ def write_figures(
         numbers: dict[str, str] = {}
         svg = vl_convert.vegalite_to_svg(composed(figure, tables, keys))
         svg = re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)  # noqa: B023
-        for kind, content in (("svg", svg.encode()), ("pdf", vl_convert.svg_to_pdf(svg))):
+        for kind, content in (("svg", svg.encode()), ("pdf", _pdf(svg))):
             path = Path(folder) / f"{figure.key}.{kind}"
             with written_whole(path) as temporary:
                 temporary.write_bytes(content)
             written.append(path)
     return written
+
+
+def _pdf(svg: str) -> bytes:
+    """Convert to PDF, with the same bytes every time: the library writes fonts and references in a random order."""
+    import vl_convert
+
+    pdf = b""
+    for _ in range(PDF_TRIES):  # two fonts are in the wrong order in every second file
+        pdf = vl_convert.svg_to_pdf(svg)
+        pdf = REFERENCES.sub(lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), pdf)
+        if (fonts := FONTS.findall(pdf)) == sorted(fonts):
+            break
+    return pdf
 
 
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:
