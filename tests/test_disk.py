@@ -259,3 +259,18 @@ def test_a_folder_without_a_name_is_not_written(path: str, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DiskError, match="cannot be written"), written_whole(path):
         pass
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"format": 1, "name": "a", "scale": "full", "recipe": {}, "primary": None},
+        {"format": 1, "checkpoint": "0", "val_loss": 0.1, "files": {}},
+        {"facts": {"versions": {"collapselab": "0.2.0"}}, "rows": []},
+        {"format": 1},
+    ],
+)
+def test_a_later_document_does_not_pass_for_one_of_the_first_version(tmp_path: Path, later: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(later))
+    with pytest.raises(DamagedError, match="has no checksum"):
+        read_document(tmp_path / "a.json", unchecked=True)

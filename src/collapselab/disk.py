@@ -208,7 +208,7 @@ def verified(document: dict[str, JsonValue], path: str | Path, *, unchecked: boo
     """A document, or a part of one that has a checksum of its own, without it; DamagedError if it does not fit."""
     document = dict(document)
     expected = document.pop(CHECKSUM, None)
-    if expected is None and unchecked and document.get("format", 1) == 1:
+    if expected is None and unchecked and _is_of_first_version(document):
         _note_unverified(str(Path(path).parent))
         return document
     try:
@@ -219,6 +219,36 @@ def verified(document: dict[str, JsonValue], path: str | Path, *, unchecked: boo
         what = "has no checksum" if expected is None else "was changed after it was written, its checksum differs"
         raise DamagedError(f"{path}: damaged or edited; it {what}.")
     return document
+
+
+FIRST_VERSION = tuple(
+    frozenset(keys.split())
+    for keys in (
+        "format hash settings corpus plan model provenance",
+        "format hash request block vocabulary end_of_text boundary splits files versions",
+        "format name scale recipe",
+        "checkpoint step epoch tokens train_loss val_loss val_accuracy perplexity seconds sha256",
+        "run stage checkpoint why when settings corpus parameters epochs",
+        "directory outcome models permutations seed sentences",
+        "facts rows",
+        "results failures",
+    )
+)
+"""The keys of the documents of version 0.1.0, the only ones without a checksum."""
+
+
+def _is_of_first_version(document: "dict[str, JsonValue]") -> bool:
+    """Return whether keys and version are those of a document of 0.1.0: a later one cannot pass by losing its checksum.
+
+    That version wrote no `format` into some documents, and the jobs of a suite as names alone.
+    """
+    if document.get("format", 1) != 1:
+        return False
+    described = [document.get(key, {}) for key in ("facts", "provenance")]
+    versions = [part.get("versions", {}) for part in (document, *described) if isinstance(part, dict)]
+    of_program = [part.get("collapselab", "0.1.0") for part in versions if isinstance(part, dict)]
+    is_jobs = bool(document) and all(isinstance(job, str) for job in document.values())
+    return (frozenset(document) in FIRST_VERSION or is_jobs) and all(version == "0.1.0" for version in of_program)
 
 
 @cache

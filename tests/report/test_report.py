@@ -125,6 +125,7 @@ def test_every_table_can_be_saved_as_it_is_on_disk(suite: Path, page: Page) -> N
         "relate.csv",
         "controls.csv",
         "trends.csv",
+        "phases.csv",
         "diagnosis.csv",
         "effects.csv",
         "properties.csv",

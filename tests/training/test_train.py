@@ -29,6 +29,7 @@ from collapselab.records.run import RunFolder
 from collapselab.training import checkpointing
 from collapselab.training.checkpointing import Checkpointing
 from collapselab.training.settings import settings_from
+from collapselab.training.train import _one_message_for_a_lost_process as one_message_for_a_lost_process
 from collapselab.training.train import train
 from training.runs import logged
 
@@ -584,3 +585,17 @@ def test_a_checkpoint_says_the_share_of_its_steps_that_were_clipped(corpus_folde
     assert 0 < sum(clipped) < len(clipped) == 40
     assert [one.clipped for one in made] == [None, *(sum(clipped[: one.step]) / one.step for one in made[1:])]
     assert len(made) == 5
+
+
+GLOO = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234"
+
+
+@pytest.mark.parametrize(
+    ("processes", "text", "kind"), [(2, GLOO, RunError), (1, GLOO, RuntimeError), (2, "other", RuntimeError)]
+)
+def test_a_process_that_is_lost_is_one_message(
+    processes: int, text: str, kind: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(Exception) as raised, one_message_for_a_lost_process(RunFolder(tmp_path / "r"), processes):  # noqa: PT011
+        raise RuntimeError(text)
+    assert raised.type is kind

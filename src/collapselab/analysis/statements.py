@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from collapselab.analysis import attribution, controls, diagnosis, doses, effects, properties, relate, trends, words
+from collapselab.analysis import (
+    attribution,
+    controls,
+    diagnosis,
+    doses,
+    effects,
+    half_times,
+    properties,
+    relate,
+    trends,
+    words,
+)
 from collapselab.analysis.arms import Registered
 from collapselab.analysis.models import Models
 from collapselab.analysis.words import Sentence
@@ -70,5 +81,6 @@ STATEMENTS: dict[str, Statement] = {
         ),
         attribution.sentences,
     ),
+    "phases": Statement(half_times.Phase, lambda given: half_times.half_times(given.models), half_times.sentences),
     "diagnosis": Statement(diagnosis.Finding, lambda given: diagnosis.diagnose(given.models), diagnosis.of_findings),
 }

@@ -126,8 +126,8 @@ class NearestCentre:
         features, labels = features[has_kept_label], labels[has_kept_label]
         head, nearest = self.choices(features)
         hits = labels >= 0, head == nearest, nearest == labels, head == labels
-        counts = [torch.bincount(labels[hit], minlength=classes) for hit in hits]
-        return Decisions(*counts, left_out=left_out, min_count=self.min_count)
+        tokens, agreed, nearest_right, head_right = (torch.bincount(labels[hit], minlength=classes) for hit in hits)
+        return Decisions(tokens, agreed, nearest_right, head_right, left_out, self.min_count)
 
 
 SCORES_BYTES, MIN_TOKENS = 8 << 20, 2048

@@ -212,8 +212,10 @@ class ClassMoments:
         matrix = other.second_about(self.reference.to(other.device))
         for name, theirs in (("matrix", matrix), ("directions", other.directions)):
             ours = getattr(self, name)
-            both = ours is not None and theirs is not None
-            setattr(self, name, ours.add_(theirs.to(self.device), alpha=times) if both else None)
+            if ours is None or theirs is None:
+                setattr(self, name, None)
+            else:
+                ours.add_(theirs.to(self.device), alpha=times)
         self.tokens += times * other.tokens
         self.unit = max(self.unit, other.unit)
         return self

@@ -299,7 +299,8 @@ class Sweep:
                 bounds = torch.add(left.norm.square() * bound, right.norm.square() * bound, out=scratch)
                 found.append(_indices_below(torch.sub(chords, bounds, out=scratch), 0.0))
             chords.mul_(left.inverse_length / (2 * points.typical_uncentred)).mul_(right.inverse_length)
-        return torch.unique(torch.cat(found))
+        indices: Tensor = torch.unique(torch.cat(found))
+        return indices
 
     def _leave(self, at: Tensor, columns: slice) -> None:
         """Leave these pairs of a tile, each once, to be computed again."""

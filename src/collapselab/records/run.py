@@ -200,7 +200,7 @@ def identity(settings: Mapping[str, JsonValue], corpus_hash: str) -> str:
 def log_entry(line: bytes) -> LogEntry | None:
     """Return a line of a log, of which only the step is checked; None if the line is not an entry."""
     try:
-        entry = json.loads(line)
+        entry: LogEntry = json.loads(line)
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) and isinstance(entry.get("step"), int) else None

@@ -2,9 +2,10 @@
 
 import os
 import platform
+import re
 import subprocess
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from transformers import PreTrainedConfig, TrainingArguments
 
 from collapselab.corpus.blocks import Corpus
 from collapselab.disk import disk_errors
-from collapselab.errors import ConfigError, CorpusError, DamagedError, stop_requests
+from collapselab.errors import ConfigError, CorpusError, DamagedError, RunError, stop_requests
 from collapselab.messages import progress
 from collapselab.models.build import architecture, build_model
 from collapselab.models.load import find_device
@@ -79,7 +80,8 @@ def train(
             ):
                 around = Around(record.hash, missing, advance, request, tracker)
                 trainer.add_callback(Checkpointing(trainer, folder, opened, running, around))
-                trainer.train()
+                with _one_message_for_a_lost_process(folder, args.world_size):
+                    trainer.train()
             if first:
                 folder.drop_states()
         elif first:
@@ -88,6 +90,18 @@ def train(
             dist.barrier()
         made = [folder.checkpoint(name) for name in planned.checkpoints.values()]
     return [checkpoint for checkpoint in made if checkpoint is not None]
+
+
+@contextmanager
+def _one_message_for_a_lost_process(folder: RunFolder, processes: int) -> Iterator[None]:
+    """Turn what the backend raises when another process of a `torchrun` has ended into a RunError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if processes == 1 or not re.search("gloo|nccl|by peer", str(error), re.IGNORECASE):
+            raise
+        text = f"{folder.name}: another process of this training has ended. The same command continues."
+        raise RunError(text) from error
 
 
 def _model_config(settings: Settings, corpus: Corpus) -> PreTrainedConfig:

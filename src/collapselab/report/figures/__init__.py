@@ -78,7 +78,7 @@ FIGURES = {
     ),
     "training": FigureEntry(
         "training", "Along training", "When does a metric leave the level of shuffled labels, and where does it end?",
-        training,
+        training, ("phases",),
     ),
     "regularisation": FigureEntry(
         "training", "Under regularisation", "Are the dots of every width on the same side of the grey line?",
