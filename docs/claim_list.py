@@ -148,6 +148,33 @@ def separable_speed() -> Numbers:
     return apart("none")["epoch"].iloc[0], len(effects), r(effects["train_loss"], effects["val_loss"])
 
 
+def at_rate(name: str, rate: float) -> Interval:
+    arm, control = (last("rate-pilot", intervene=one, lr=rate) for one in (name, "none"))
+    return interval(differences(arm, control, "val_loss"))
+
+
+RATES = (1.5e-3, 3e-3, 6e-3, 1.2e-2)
+
+
+@claim("rate-pilot.md")
+def rates_within() -> Numbers:
+    return tuple(number for rate in RATES for number in (*up(at_rate("within:+0.1", rate)), rate))
+
+
+@claim("rate-pilot.md")
+def rates_spread() -> Numbers:
+    effects = [at_rate("uniform_means:+0.1", rate) for rate in RATES]
+    return *down(effects[0]), RATES[0], *(number for effect in effects[1:] for number in includes_zero(effect))
+
+
+@claim("rate-pilot.md")
+def rates_best() -> Numbers:
+    means = last("rate-pilot").groupby(["intervene", "lr"])["val_loss"].mean().unstack()
+    if set(means.idxmin(axis=1)) != {3e-3}:
+        raise ValueError(f"other rates are best: {means.idxmin(axis=1).to_dict()}")
+    return (0.003,)
+
+
 def gap_effect(name: str, column: str = "gap") -> Interval:
     return interval(differences(last("gap-100", intervene=name), last("gap-100", intervene="none"), column))
 

@@ -101,6 +101,10 @@ QUESTIONS = {
         "Interventions on Python code", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
+    "rate-pilot": Question(
+        "Interventions at four learning rates", ("intervene", "lr"), (), metrics=("cdnv_k2", "cdnv_log", "within_share",
+        "logdist_std", "agreement"), outcomes=("train_loss", "gap", "clipped"),
+    ),
     "gap-100": Question(
         "Interventions and the generalisation gap", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "clipped"),

@@ -90,7 +90,7 @@ def test_the_seeds_of_the_paper_have_the_numbers_of_the_contract(published: Anal
 @needs_published
 def test_one_order_for_all_units_costs_the_published_table_one_trend_with_width_or_depth(published: Analysis) -> None:
     """With an order for each unit `cosine_cv` had a corrected p of .0007 with width; all others are as they were."""
-    rows = {(row.axis, row.metric): row for row in published.trends if row.family == "paper"}
+    rows = {(row.axis, row.metric): row for row in published.tables["trends"] if row.family == "paper"}
     shown = {
         axis: {metric for along, metric in rows if along == axis and rows[axis, metric].verdict in SHOWN}
         for axis in ("width", "depth", "epochs", "epoch")
@@ -177,10 +177,10 @@ def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analys
 
 @needs_published
 def test_six_widths_are_compared_under_two_decays(published: Analysis) -> None:
-    rows = [row for row in published.trends if row.axis == "weight_decay"]
+    rows = [row for row in published.tables["trends"] if row.axis == "weight_decay"]
     assert {str(row.where) for row in rows} == {"epochs=1 epoch=1", "epochs=10 epoch=10"}
     assert {row.groups for row in rows} == {6}, "widths"
-    assert {(row.axis, row.groups) for row in published.trends if row.axis != "weight_decay"} == {
+    assert {(row.axis, row.groups) for row in published.tables["trends"] if row.axis != "weight_decay"} == {
         ("width", 5), ("depth", 6), ("epochs", 30), ("epoch", 1)
     }  # fmt: skip
 
@@ -405,7 +405,6 @@ def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
     assert analysis.models == len([run for run in runs if run["epoch"] != 0])
     again = analyze(folder, outcome="score:blimp", permutations=99)
     assert again.tables["relate"] == analysis.tables["relate"]
-    assert [sentence.text for sentence in again.sentences if sentence.topic == "scores"] == said
     with pytest.raises(NothingToRelate, match="Choose from score:blimp"):
         analyze(folder, outcome="score:blump", permutations=99)
     assert load_report_data(folder).outcome == "score:blimp"

@@ -67,7 +67,7 @@ def _over_fitted(models: Models, ordered: pd.DataFrame) -> tuple[bool | None, st
     if earlier.empty:
         return None, "fewer than two checkpoints with a known epoch."
     half = earlier.loc[(earlier["epoch"] - last["epoch"] / 2).abs().idxmin()]
-    curve = ordered[ordered["epoch"] >= last["epoch"] / 4]
+    curve = ordered[ordered["epoch"] >= min(half["epoch"], last["epoch"] / 4)]
     of_cell = models.trained[~models.repeats & models.trained["cell"].isin(curve["cell"])]
     losses = of_cell.pivot_table(index="run", columns="cell", values="val_loss").reindex(columns=curve["cell"])
     rises: Floats = (losses[last["cell"]] / losses[half["cell"]] - 1).dropna().to_numpy()
