@@ -1,6 +1,8 @@
 """The numbers: against features gathered naively and the definitions, and what must leave them unchanged."""
 
 import itertools
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,16 @@ def test_every_layer_is_that_of_the_hidden_states_and_the_last_is_after_the_fina
     why = next(row.why for row in result.rows if row.layer == "1" and row.metric == "scatter_pinv")
     assert why == "the covariance within classes is collected at the last layer only."
     assert values(result, layer="last") == values(measured(model, corpus, tokens=400))
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(30, True), (0.01, False)])
+def test_a_long_measurement_says_how_long_after_its_first_batch(
+    seconds: float, is_said: bool, model: nn.Module, corpus: Corpus, monkeypatch: Any, capsys: Any
+) -> None:
+    clock = SimpleNamespace(perf_counter=partial(next, itertools.count(0, seconds)))
+    monkeypatch.setattr("collapselab.measurement.measure_model.time", clock)
+    measure(model, corpus=corpus, tokens=500, batch=2)
+    assert ("minutes for" in capsys.readouterr().err) is is_said
 
 
 def test_scores_are_those_of_the_logits(model: nn.Module, corpus: Corpus) -> None:

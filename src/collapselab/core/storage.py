@@ -86,24 +86,20 @@ def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, ob
 class Stored(Mapping[str, Tensor]):
     """The tensors of a file, each memory mapped when it is asked for; copy one to keep it."""
 
-    def __init__(self, file: Any, places: dict[str, str] | None = None) -> None:
-        self._file = file
-        self._places = places if places is not None else {name: name for name in file.keys()}  # noqa: SIM118
-
-    def under(self, prefix: str) -> "Stored":
-        """The tensors whose names begin with the prefix, by the rest of their names."""
-        places = {name.removeprefix(prefix): at for name, at in self._places.items() if name.startswith(prefix)}
-        return Stored(self._file, places)
+    def __init__(self, file: Any) -> None:
+        self._file, self._names = file, list(file.keys())
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor: Tensor = self._file.get_tensor(self._places[name])
+        if name not in self._names:
+            raise KeyError(name)
+        tensor: Tensor = self._file.get_tensor(name)
         return tensor
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._names)
 
 
 def _header(tensors: Mapping[str, Tensor | Rows], metadata: dict[str, str]) -> bytes:

@@ -26,12 +26,13 @@ from collapselab.measurement.open_model import OpenedModel
 from collapselab.measurement.plan import SPLITS, MeasurePlan, MeasureRequest, Split, make_plan
 from collapselab.measurement.result import class_chunks, further_scores, outcome_facts, result_facts, value_rows
 from collapselab.measurement.resume import ResumeFolder
-from collapselab.messages import progress
+from collapselab.messages import logger, progress
 from collapselab.models.scores import mask_inputs
 from collapselab.models.taps import features, layer_features
 from collapselab.records.facts import Seconds
 from collapselab.records.measurement import Result
 
+log = logger(__name__)
 OVERHEAD_BYTES = 36 << 20
 """Threads, libraries loaded on the way, and what the allocator keeps."""
 CGROUP = Path("/sys/fs/cgroup")
@@ -176,14 +177,23 @@ class ForwardPass:
         done = min(collected.batches * batch, steps)
         self.advance(sample.samples(group.start, group.start + min(done, len(group))))
         for start in range(done, steps, batch):
-            blocks = group[start : start + batch]
+            blocks, began = group[start : start + batch], time.perf_counter()
             self.run_batch(Batch(self.plan, self.name, blocks), collected)
+            if self.name == "train" and group.start == start == 0:
+                self._say_how_long(sample.samples(blocks.start, blocks.stop), time.perf_counter() - began)
             self.advance(sample.samples(blocks.start, blocks.stop))
             if resume and start + batch >= steps:
                 resume.write(self.name, number, collected)
             elif resume:
                 resume.save_if_due(self.name, number, collected)
         return collected
+
+    def _say_how_long(self, tokens: int, seconds: float) -> None:
+        """Log the expected minutes after the first batch, if they are more than one."""
+        everything = sum(split.samples.last.tokens for split in self.plan.splits.values())
+        minutes = seconds / max(tokens, 1) * everything / self.plan.processes.world / 60
+        if minutes > 1 and self.plan.processes.first and not self.plan.request.running.quiet:
+            log.info("About %.0f minutes for %s tokens (--tokens N for fewer).", minutes, f"{everything:,}")
 
     def run_batch(self, batch: Batch, collected: Collectors) -> None:
         """Run the model on some blocks and collect from each of its layers."""

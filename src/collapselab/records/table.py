@@ -58,12 +58,6 @@ SHOWN_LENGTH = 60
 """Characters of a cell that a message shows."""
 
 
-def meanings(row: Any) -> dict[str, str]:
-    """Return the meaning of each column: the string below it in the class of the row."""
-    described = TypeAdapter(row).json_schema()["properties"]
-    return {name: described[name].get("description", "") for name in get_type_hints(row)}
-
-
 def base_type(hint: Any) -> type:
     """Return what the cells of a column of this type hold: str, int or float."""
     while get_origin(hint) is not None:
