@@ -20,6 +20,8 @@ from collapselab.corpus.token_kinds import KINDS
 from collapselab.declared import options_of
 from collapselab.records.options import Options, Reading, Recipe, Running
 from collapselab.records.outcomes import ON, OUTCOMES
+from collapselab.records.profile import HEADLINE_METRICS
+from collapselab.records.references import Reference, references
 from collapselab.training.interventions import INTERVENTIONS
 from collapselab.training.settings import Settings
 
@@ -67,6 +69,23 @@ def _reference(text: str) -> str:
 def kinds_table() -> str:
     """A row a kind of token."""
     return "\n".join(["|kind|what it is|", "|---|---|", *(f"|{name}|{text}|" for name, text in KINDS.items())])
+
+
+def references_table() -> str:
+    """A row a source and text of reference models, with the range of their headline metrics."""
+    groups: dict[tuple[str, str], list[Reference]] = {}
+    for one in references():
+        groups.setdefault((one.source, one.text), []).append(one)
+    rows = [f"|source|text|models|parameters|{'|'.join(f'`{name}`' for name in HEADLINE_METRICS)}|"]
+    rows.append("|---" * (4 + len(HEADLINE_METRICS)) + "|")
+    for (source, text), models in groups.items():
+        sizes = sorted(one.parameters for one in models)
+        cells = [source, text, str(len(models)), f"{sizes[0]:,} to {sizes[-1]:,}"]
+        for name in HEADLINE_METRICS:
+            values = sorted(one.values[name] for one in models if name in one.values)
+            cells.append(f"{values[0]:.2f} to {values[-1]:.2f}" if values else "–")
+        rows.append(f"|{'|'.join(cells)}|")
+    return "\n".join(rows)
 
 
 def contexts_table() -> str:
@@ -124,6 +143,7 @@ TABLES: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "files.md": FILE_TABLES,
     ROOT / "README.md": {"catalogue": short_table},
     ROOT / "docs" / "metrics.md": {"catalogue": full_table},
+    ROOT / "docs" / "models.md": {"reference values": references_table},
     ROOT / "docs" / "contexts.md": {"contexts": contexts_table},
     ROOT / "docs" / "tokens.md": {"kinds": kinds_table, "outcomes": outcomes_table},
     ROOT / "docs" / "interventions.md": {"interventions": interventions_table},
