@@ -45,7 +45,7 @@ def made(name: str, question: Question, folder: Path) -> tuple[str, dict[str, by
         if (folder / "figures" / f"{figure}.svg").exists()
     }
     hours = f"{facts['training_seconds'] / 3600:.1f} hours on one core, version {facts['versions']['collapselab']}"
-    (recipe,) = (HERE / "recipes").glob(f"{name}.*")
+    recipe = next((HERE / "recipes").glob(f"{name}.*"), Path(f"{name}.yaml"))
     parts = [
         f"{facts['runs']} runs, {hours}: [recipe](recipes/{recipe.name}), "
         f"{', '.join(f'[{one}](tables/{name}/{one}.csv.gz)' for one in packed_tables(facts))}.",

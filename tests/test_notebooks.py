@@ -28,7 +28,7 @@ def test_a_stored_notebook_has_run_and_is_one(name: str) -> None:
     assert document["nbformat"] == 4
     assert len({cell["id"] for cell in document["cells"]}) == len(document["cells"])
     shown = [cell for cell in document["cells"] if cell["cell_type"] == "code" and cell["outputs"]]
-    assert len(shown) > 5
+    assert len(shown) >= 5
     assert "/tmp/" not in json.dumps(document), "a path of the machine it ran on"
     for picture in (line for line in page(name).splitlines() if line.startswith("![")):
         assert (Path(__file__).parents[1] / "docs" / picture.split("](")[1].rstrip(")")).is_file()

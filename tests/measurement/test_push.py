@@ -133,11 +133,9 @@ def made(monkeypatch: pytest.MonkeyPatch, weight: Tensor, x: Tensor, labels: Ten
     moments = ClassMoments.empty(len(weight), weight.shape[1])
     moments.update(x, labels)
 
-    def tokens(self: Push) -> tuple[Tensor, Tensor]:
-        return x.to(self.dtype) - self.origin, self._places(labels)
-
-    monkeypatch.setattr(Push, "_training_tokens", tokens)
-    return Push(plan_of(weight, moments.counts, alphas), "validation", centres_of(moments, weight))
+    plan = plan_of(weight, moments.counts, alphas)
+    monkeypatch.setattr(plan, "training_batches", lambda: iter([(x, labels, None)]), raising=False)
+    return Push(plan, "validation", centres_of(moments, weight))
 
 
 def test_every_number_is_that_of_the_definition_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +204,9 @@ def test_tau_is_fitted_to_the_features_of_training_tokens(model: Any, corpus: Co
     push = taus[0]
     sample = push.plan.splits["train"].samples.last
     with torch.no_grad():
-        x, places = push._training_tokens()
+        batches = [(states, push._places(labels)) for states, labels, _ in push.plan.training_batches()]
+        x = torch.cat([states[places >= 0] for states, places in batches]) - push.origin
+        places = torch.cat([places[places >= 0] for _, places in batches])
         direct = features(model, sample.read(0, 1).ids)[0, sample.first : -1] - push.origin
         by_centres = OutputLayer(push.means, -push.halves)
         slope, curvature = loss_derivatives(by_centres, x, places, push.tau, log_priors=push.log_priors)

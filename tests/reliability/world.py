@@ -95,7 +95,7 @@ def make(folder: Path) -> Path:
     write(folder / "several.json", several)
     on_text(folder)
     kill_when(lambda: train_more(folder), lambda: len(list((folder / "stopped" / "state").glob("[0-9]*"))) > 1)
-    kill_when(lambda: measure_more(folder), lambda: len(list((folder / "state").glob("*/train-*.safetensors"))) > 3)
+    kill_when(lambda: measure_more(folder), lambda: len(list((folder / "state").glob("*/train-*.safetensors"))) > 1)
     return folder
 
 

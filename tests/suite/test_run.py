@@ -117,7 +117,7 @@ def test_the_disk_of_a_run_is_that_foretold(finished: tuple[Suite, SuiteFolder])
         )
         assert len(stored) == len(measured) == len(one.checkpoints)
         seen = [ClassMoments.load(path).counts.count_nonzero() for path in measured]
-        unseen = sum(one.corpus.vocabulary - int(classes) for classes in seen) * (8 * one.settings.width + 25)
+        unseen = sum(one.corpus.vocabulary - int(classes) for classes in seen) * (8 * one.settings.width + 24)
         found = sum(path.stat().st_size - header(path) for path in (*stored, *measured))
         assert found == one.disk - unseen
 

@@ -53,6 +53,17 @@ class Bar:
     def sentence(self) -> str:
         return self.headline.words.format(value=f"{self.value:.2f}", percent=f"{self.value:.0%}".replace("%", " %"))
 
+    @property
+    def standing(self) -> str:
+        """Where it is on the bar, in words."""
+        if self.share is None or self.null is None:
+            return "no null was measured"
+        if self.share == 0:
+            return "no closer to collapse than with shuffled labels"
+        if self.low is not None and self.high is not None:
+            return f"{self.low:.0%} to {self.high:.0%} of the way to collapse".replace("%", " %")
+        return f"{self.share:.0%} of the way to collapse".replace("%", " %")
+
 
 def profile(rows: Iterable[Row]) -> list[Bar]:
     """The bars of one model from its rows; properties that were not measured are left out."""

@@ -208,7 +208,7 @@ class Entry:
     def disk(self) -> int:
         """Bytes when the run is finished: weights and class moments of every checkpoint."""
         width = self.settings.width
-        moments = self.corpus.vocabulary * (8 * width + 25) + 8 * width * (width + 2)
+        moments = self.corpus.vocabulary * (8 * width + 24) + 8 * width * (width + 2)
         return len(self.checkpoints) * (4 * self.parameters + moments)
 
 
