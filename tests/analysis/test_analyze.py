@@ -405,6 +405,7 @@ def test_scores_of_the_user_are_outcomes_and_are_kept(tmp_path: Path) -> None:
     assert analysis.models == len([run for run in runs if run["epoch"] != 0])
     again = analyze(folder, outcome="score:blimp", permutations=99)
     assert again.tables["relate"] == analysis.tables["relate"]
+    assert [sentence.text for sentence in again.sentences if sentence.topic == "scores"] == said
     with pytest.raises(NothingToRelate, match="Choose from score:blimp"):
         analyze(folder, outcome="score:blump", permutations=99)
     assert load_report_data(folder).outcome == "score:blimp"

@@ -119,7 +119,10 @@ def _analyze(directory: Path, tables: StoredTables, request: Request, joined: Jo
     registered = registered_in(directory)
     rows: RowsByTable = {}
     sentences = [Sentence("models", "runs", _models_words(models))]
-    sentences += [Sentence("scores", "runs", text) for text in (joined.report() if joined else ())]
+    if joined is not None:
+        sentences += [Sentence("scores", "runs", text) for text in joined.report()]
+    elif stored is not None and (last := _last_summary(directory)) is not None:
+        sentences += [Sentence(**sentence) for sentence in last.sentences if sentence["topic"] == "scores"]
     for metric, version in sorted({(row.metric, row.version) for row in tables.rows}):
         if metric in METRICS and version != METRICS[metric].version:
             text = f"version {version} of its definition; today's is version {METRICS[metric].version}"
