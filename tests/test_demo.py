@@ -30,7 +30,7 @@ MINIATURE: dict[str, Any] = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 
 
 def written(place: Path, **changes: Any) -> Path:

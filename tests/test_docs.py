@@ -58,6 +58,7 @@ def python_blocks() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "block"), python_blocks())
 def test_the_python_of_the_documents_runs(page: str, block: str, tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -83,6 +84,7 @@ def write_published(path: Path) -> None:
     path.write_text("\n".join(lines))
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     """All that needs no network; the rest must at least be understood."""
     (tmp_path / "train.txt").write_text("\n<|endoftext|>\n".join(stories(2500)))

@@ -81,6 +81,7 @@ def test_every_verdict_was_counted() -> None:
     assert set(COUNTED) == set(ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_entry_runs_and_is_not_far_from_its_rate(name: str) -> None:
     entry = ENTRIES[name]

@@ -74,6 +74,7 @@ def test_every_public_name_has_an_example_or_a_reason() -> None:
     assert lacking == WITHOUT.keys()
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     monkeypatch.chdir(tmp_path)
     runner, failed, tried = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL), [], 0

@@ -47,6 +47,7 @@ def test_the_help_imports_no_library_that_it_does_not_show() -> None:
     assert not modules & {"collapselab.disk", "collapselab.core", "collapselab.corpus"}
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there_and_does_what_it_says() -> None:
     code = """
     import collapselab

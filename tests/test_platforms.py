@@ -78,6 +78,7 @@ def imported(*missing: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_where_those_of_some_systems_are_missing() -> None:
     done = imported(*sorted(MODULES))
     assert done.returncode == 0, done.stderr

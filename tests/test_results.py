@@ -132,6 +132,7 @@ def test_questions_name_what_there_is(name: str) -> None:
     assert len(list((result_tables.HERE / "recipes").glob(f"{name}.*"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_tables_are_whole_and_know_no_machine(name: str, tmp_path: Path) -> None:
     facts = result_tables.unpack(name, tmp_path / name)

@@ -47,6 +47,7 @@ def analysed(folder: Path, rng: np.random.Generator, kind: str, models: int) -> 
     return analyze(folder, permutations=999, seed=int(rng.integers(1000)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("models", [3, 4, 5])
 def test_three_to_five_models_never_give_a_p_or_a_verdict(tmp_path: Path, kind: str, models: int) -> None:

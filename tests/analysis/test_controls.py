@@ -42,6 +42,7 @@ def bent(rng: np.random.Generator, models: Models, *, effect: float) -> Models:
     return replace(models, frame=frame.assign(val_loss=loss, agreement=metric))
 
 
+@pytest.mark.slow
 def test_a_smooth_function_of_scale_is_not_taken_for_more_and_what_is_more_is_found() -> None:
     """60 tables without an effect: a plain correlation calls most of them significant, the joint test hardly any."""
     rng, models = np.random.default_rng(0), scales()

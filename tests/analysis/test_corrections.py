@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -7,6 +8,7 @@ from statsmodels.stats.multitest import multipletests
 from collapselab.analysis.verdict import holm
 
 
+@pytest.mark.slow
 @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_that_of_statsmodels(p: list[float]) -> None:
     assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-12, atol=0)

@@ -42,6 +42,7 @@ def reaching(adds: float, **more: object) -> Planted:
     return Planted(WITHIN, {"cdnv_log": -0.3, "val_loss": adds}, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arm", "verdict", "words"),
     [

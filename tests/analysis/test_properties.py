@@ -70,6 +70,7 @@ def test_metrics_that_move_alike_over_the_arms_count_once() -> None:
     assert {row.metrics for row in rows.values()} == {4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moved", "limit"), [(0.0, 0.10), (-0.03, 0.05)], ids=["nothing moves", "six of eight move"])
 def test_false_conflicts_are_rare(moved: float, limit: float) -> None:
     """Conflicts where nothing moves, or where most metrics move one way and the others do not move."""

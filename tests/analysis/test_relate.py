@@ -26,6 +26,7 @@ def alone(models: Models) -> list[Relation]:
 METRICS = ("agreement", "cdnv_k2", "lognorm_cv", "duality_cos_mean")
 
 
+@pytest.mark.slow
 def test_scale_that_drives_both_is_not_taken_for_an_effect_at_fixed_scale() -> None:
     """500 tables where nothing acts at fixed scale. Holm keeps the chance of any claim at 5 %; 8 % would be three
     standard errors above. Across models every correlation is there, so the control has something to fail on."""
@@ -46,6 +47,7 @@ def test_scale_that_drives_both_is_not_taken_for_an_effect_at_fixed_scale() -> N
     assert 0.035 < single / 2000 < 0.065  # not too rare either: the test uses its level
 
 
+@pytest.mark.slow
 def test_an_effect_at_fixed_scale_is_found_with_the_power_that_is_claimed() -> None:
     rng = np.random.default_rng(2)
     study = seeds_study(cells=4, seeds=6)
@@ -230,6 +232,7 @@ def lucky(rng: np.random.Generator, *, shared: bool) -> Models:
     return replace(models, frame=models.frame.assign(agreement=5 + x, val_loss=4 + 0.1 * y))
 
 
+@pytest.mark.slow
 def test_seeds_that_cells_share_are_permuted_in_all_of_them_at_once() -> None:
     """Taken for independent they are found too often; permuted jointly as often as the level says."""
     rng = np.random.default_rng(4)
@@ -359,6 +362,7 @@ def test_runs_that_share_an_initialisation_or_a_data_order_are_one_unit(shared: 
     assert row.shared_seeds == 7
 
 
+@pytest.mark.slow
 def test_crossed_seeds_hold_their_level() -> None:
     """Most of a run is its seed's and its data seed's. Runs taken for independent are wrong in about half of tables."""
     rng, found = np.random.default_rng(1), {"crossed": 0, "independent": 0}

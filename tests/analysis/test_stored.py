@@ -67,6 +67,7 @@ def test_tables_that_changed_are_analysed_again_however_old_the_files_look(folde
     assert after == analyze(folder, **REQUEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_an_edited_table_of_the_analysis_is_made_again(folder: Path, name: str) -> None:
     path = folder / "analysis" / f"{name}.csv"

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.words import short_summary
 
@@ -24,6 +26,7 @@ def summary(name: str, folder: Path) -> list[str]:
     return [f"{name}: {sentence.topic}: {sentence.text}" for sentence in sentences]
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_words_of_the_golden_file(tmp_path: Path) -> None:
     made = {name: summary(name, tmp_path / name) for name in SUITES}
     assert max(map(len, made.values())) <= MAX_SENTENCES

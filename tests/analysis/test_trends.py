@@ -74,6 +74,7 @@ def holed() -> Models:
     return replace(models, frame=models.frame[[pair not in lost for pair in pairs]].reset_index(drop=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", [grid(widths=5), holed()])
 def test_p_is_the_share_of_the_orders_of_the_levels_one_for_all_units(models: Models) -> None:
     row = row_of(trends(models, permutations=99), "width", "cdnv")  # few orders are enumerated, never drawn
@@ -125,6 +126,7 @@ def apart(units: list[Group], rng: np.random.Generator) -> bool:
     return bool((1 + (null >= observed).sum()) / 200 < 0.05)
 
 
+@pytest.mark.slow
 def test_a_level_that_is_odd_in_all_units_is_one_piece_of_evidence() -> None:
     """Where nothing follows the axis, one order for all units is wrong in 5 % of tables, an order for each in half."""
     tables, families = 200, np.zeros(8, dtype=np.intp)

@@ -133,6 +133,7 @@ def test_rows_are_written_as_csv_json_or_parquet(place: Path, tmp_path: Path) ->
     assert frame["value"].dropna().tolist() == [row.value for row in rows if row.value is not None]
 
 
+@pytest.mark.slow
 def test_several_models_end_side_by_side_with_their_reliability(place: Path) -> None:
     result = invoked(place, place / "one", place / "two", place / "three", "--bootstrap", "2")
     assert result.exit_code == 0, result.output

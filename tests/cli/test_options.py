@@ -53,6 +53,7 @@ def refused(*words: str | Path) -> str | None:
     return None if error is None else str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", SETTINGS)
 def test_a_number_of_train(option: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training.LanguageTrainer, "train", lambda *_, **__: None)

@@ -77,6 +77,7 @@ def leftovers(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob(".*") if path.suffix in (".tmp", ".partial")]
 
 
+@pytest.mark.slow
 def test_building_a_corpus(tmp_path: Path) -> None:
     words = [*BUILD, "--out", str(tmp_path / "stopped")]
     assert "collapselab: stopped. What is finished is saved; the same command continues." in stopped(
@@ -88,6 +89,7 @@ def test_building_a_corpus(tmp_path: Path) -> None:
     assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_analysing(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", widths=(32, 64), depths=(1,), decays=(0.0,), seeds=2, inside=False)
     words = ["analyze", str(folder), "--permutations", "99"]
@@ -101,6 +103,7 @@ def test_analysing(tmp_path: Path) -> None:
     assert contents(folder) == continued
 
 
+@pytest.mark.slow
 def test_the_demo(tmp_path: Path) -> None:
     recipe, out = tmp_path / "small.yaml", tmp_path / "out"
     recipe.write_text(yaml.safe_dump(RECIPE))
@@ -112,6 +115,7 @@ def test_the_demo(tmp_path: Path) -> None:
         assert not list(out.rglob(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
 def test_a_suite_of_processes(jobs: int, number: signal.Signals, tmp_path: Path) -> None:
     recipe = RECIPE | {"base": RECIPE["base"] | {"steps": 1500}}

@@ -61,6 +61,7 @@ def test_list_shows_every_recipe_with_its_question() -> None:
     assert all(one["name"] in table and one["question"] in table for one in listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_suite(name).runs])
 def test_every_recipe_can_be_planned(name: str, tmp_path: Path) -> None:
     scale = [] if name == "paper" else ["--scale", "small"]
@@ -75,6 +76,7 @@ def test_every_recipe_can_be_planned(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists(), "planning makes nothing"
 
 
+@pytest.mark.slow
 def test_plan_prints_pairs_power_and_the_smallest_p(tmp_path: Path) -> None:
     compared = said("plan", "push", "--no-timing", "--out", tmp_path / "out")["comparison"]
     assert (compared["pairs"], compared["properties"], compared["control"]) == (8, 5, "none")
@@ -91,6 +93,7 @@ def test_plan_prints_pairs_power_and_the_smallest_p(tmp_path: Path) -> None:
     assert said("plan", "demo", "--no-timing", "--out", tmp_path / "out")["comparison"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["push", "dose", "heads", "coupling", "factorial", "rivals"])
 def test_recipes_of_interventions_have_a_control_and_the_seeds_that_they_register(name: str, tmp_path: Path) -> None:
     for scale in ("full", "small"):

@@ -101,6 +101,7 @@ def test_the_split_of_each_token_is_that_of_the_loops_and_adds_up() -> None:
         assert int(split.counts[number]) == len(own)
 
 
+@pytest.mark.slow
 def test_the_nulls_of_variances_are_the_means_over_permutations() -> None:
     features, pairs = random_case(tokens=60)
     found = measured(features, pairs)

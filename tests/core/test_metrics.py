@@ -150,6 +150,7 @@ WORLDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize("id", METRICS)
 def test_the_value_is_that_of_the_definition(id: str, name: str) -> None:
@@ -187,6 +188,7 @@ FAULTS: dict[str, Callable[[World], World]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", SMALL)
 def test_a_planted_fault_is_seen(id: str) -> None:
     """The comparison with the oracle can fail: for each metric, some fault in the data makes it."""
@@ -245,6 +247,7 @@ INVARIANCES: dict[str, tuple[Callable[[World], World], str | None]] = {
 """Changes of a world, and the name of what changes in `Metric.varies_with`."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INVARIANCES)
 @pytest.mark.parametrize("id", METRICS)
 def test_what_must_not_matter_does_not(id: str, name: str) -> None:
@@ -591,6 +594,7 @@ print((memory("VmHWM") - before) / (8 * classes * dim))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's record of the peak")
 def test_the_catalogue_needs_at_most_one_and_a_half_tables_beside_the_moments_and_the_output_layer() -> None:
     """With these, one table and half a table, that is three.
@@ -654,6 +658,7 @@ def test_eigenvalues_of_a_power_law_have_its_slope_and_equal_ones_its_entropy() 
             assert_value(found["rankme_covariance"], dim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("centre", [0.0, 0.3, 30.0])
 def test_the_second_moment_of_all_features_is_enough_for_the_spectra(dtype: torch.dtype, centre: float) -> None:

@@ -139,6 +139,7 @@ def test_narrow_classes_keep_their_scatter_beside_wide_ones() -> None:
         assert_close(moments.covariance, residuals.T @ residuals / 900, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.slow
 @given(cut=st.integers(1, 60), stop=st.integers(1, 14))
 def test_moments_with_tight_classes_go_on_after_loading_as_if_they_had_not_stopped(cut: int, stop: int) -> None:
     features, labels = late_bloomer(300)

@@ -191,6 +191,7 @@ KINDS: dict[str, Callable[[], Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_statistic_is_within_a_millionth_of_the_definition(kind: str) -> None:
     points = KINDS[kind]()

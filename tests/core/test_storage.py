@@ -93,6 +93,7 @@ def test_rows_are_stored_as_if_they_had_been_chosen_before(
         assert all(torch.equal(loaded[name], table[chosen]) for name, table in tables.items())
 
 
+@pytest.mark.slow
 def test_saving_moments_does_not_hold_them_twice(tmp_path: Path) -> None:
     """A table of 164 MB; in a process of its own, whose peak nobody else has raised."""
     code = """

@@ -53,6 +53,7 @@ def tokenizer(small: Corpus) -> str:
     return str(small.path / "tokenizer")
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize(("packing", "blocks"), [("paper", 2383), ("stream", 2407)])
 def test_the_real_tinystories_have_the_known_numbers(packing: str, blocks: int, tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ TEXTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(texts=TEXTS, block=st.integers(2, 20))
 def test_decoding_the_blocks_of_a_stream_gives_the_documents_back(
     texts: list[str], block: int, tokenizer: str, tmp_path_factory: pytest.TempPathFactory
@@ -282,6 +284,7 @@ def test_a_disk_that_refuses_leaves_nothing_behind(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_killed_and_repeated_the_same_bytes_come_out(small: Corpus, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "collapselab", "corpus", "build", "storyworld:stories=300,validation=60", "--tokenizer", "bpe:600", "--block", "64", "--out", str(tmp_path / "c")]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -585,6 +588,7 @@ def test_a_tokenizer_that_writes_no_marks_ends_documents_with_the_end_of_text(to
     assert corpus.train.ids[1, :2].tolist() == [*corpus.tokenizer().encode("a"), corpus.record.end_of_text]
 
 
+@pytest.mark.slow
 def test_builds_of_one_corpus_at_once_wait_for_the_first(tmp_path: Path) -> None:
     code = (
         "import sys; from collapselab import Recipe, build_corpus\n"

@@ -94,6 +94,7 @@ def test_an_unknown_split_is_named_with_the_known_ones() -> None:
         story(0, split="test")
 
 
+@pytest.mark.slow
 def test_the_data_file_is_read_once_and_only_for_the_first_story() -> None:
     code = """
 from collapselab.corpus import sources
@@ -145,6 +146,7 @@ def test_no_story_is_told_twice(texts: list[str]) -> None:
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.slow
 def test_few_stories_resemble_another(texts: list[str]) -> None:
     assert share_with_a_near_duplicate(texts[:4000]) < 0.01
 
@@ -222,6 +224,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_paragraph_has(fault: str, texts: list[str]) -> None:
     pattern = re.compile(FAULTS[fault])

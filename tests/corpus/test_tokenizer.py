@@ -331,6 +331,7 @@ def test_code_of_a_tokenizer_does_not_run_and_nobody_is_asked(
     assert answers.tell() == 0
 
 
+@pytest.mark.slow
 def test_no_command_runs_the_code_of_a_tokenizer(hostile: tuple[Path, Path], tmp_path: Path) -> None:
     folder, mark = hostile
     command = [sys.executable, "-m", "collapselab", "corpus", "build", "storyworld:stories=20", "--tokenizer", str(folder), "--out", str(tmp_path / "c")]  # fmt: skip

@@ -65,6 +65,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OPTIONS)
 def test_numbers_are_those_of_tables_of_the_whole_vocabulary(
     model: nn.Module, corpus: Corpus, case: str, monkeypatch: pytest.MonkeyPatch

@@ -123,6 +123,7 @@ def test_the_table_has_a_file_of_its_own_beside_the_measurement(
     assert not (tmp_path / "r.classes.parquet").exists(), "it belonged to what was replaced"
 
 
+@pytest.mark.slow
 def test_two_processes_and_one_that_is_killed_find_the_same(corpus: Corpus, tmp_path: Path) -> None:
     options: dict[str, Any] = {"tokens": 700, "batch": 3, "classes": True, "outcomes": "all"}
     options |= {"layers": "all", "deciders": True}
@@ -164,6 +165,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(rows.cdnv
 """
 
 
+@pytest.mark.slow
 def test_a_vocabulary_of_262_144_classes_is_swept_in_megabytes() -> None:
     """One block of rows against all others; K × K numbers of float32 would be 275 GB."""
     done = subprocess.run([sys.executable, "-c", BIG], capture_output=True, text=True, check=True, timeout=300)

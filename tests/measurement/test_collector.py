@@ -97,6 +97,7 @@ def test_it_has_intervals(model: torch.nn.Module, corpus: Corpus) -> None:
         assert row.low < row.value < row.high
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(corpus: Corpus, tmp_path: Path) -> None:
     jobs = [(name, world, {"tokens": 400, "batch": 3, "toy": True}) for name, world in (("one", 1), ("two", 2))]
     script = Path(__file__).parent / "worlds.py"

@@ -311,6 +311,7 @@ def stop_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "features", stopping)
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(chain: Corpus, tmp_path: Path) -> None:
     options = {"contexts": "1,2", "batch": 5, "layers": "all", "vocabulary": chain.vocabulary}
     jobs = [("one", 1, options), ("two", 2, options), ("resampled", 2, options | {"bootstrap": 2})]
@@ -331,6 +332,7 @@ def test_two_processes_agree_with_one(chain: Corpus, tmp_path: Path) -> None:
             assert resampled[key]["value"] == pytest.approx(row["value"], rel=1e-9, abs=1e-12), key
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_with_every_option_on_goes_on_to_the_same_bits(chain: Corpus, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "contexts": "1,2", "classes": True, "deciders": True, "outcomes": "all", "push": "0,0.1", "layers": "all",

@@ -78,6 +78,7 @@ def test_padding_takes_no_part(model: nn.Module, documents: Corpus) -> None:
     assert 0 < row.tokens < len(sample) * 31
 
 
+@pytest.mark.slow
 def test_intervals_are_those_of_resampled_tokens(model: nn.Module, corpus: Corpus) -> None:
     row = measured(model, corpus, tokens=1200, bootstrap=20).row("curvature")
     assert row.low is not None

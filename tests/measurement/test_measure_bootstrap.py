@@ -110,6 +110,7 @@ def test_the_difference_of_halves_is_a_share_of_their_size() -> None:
     assert difference([(0.0, 0.0)]) is None
 
 
+@pytest.mark.slow
 def test_a_measurement_with_intervals_runs_the_model_no_more_often(
     model: nn.Module, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def naive(model: Any, split: Split, blocks: int, *, layer: int = -1) -> tuple[An
     return torch.cat(features).double().numpy(), torch.cat(labels).numpy()
 
 
+@pytest.mark.slow
 def test_on_2000_tokens_every_number_is_that_of_the_definition(model: nn.Module, corpus: Corpus) -> None:
     # Both sides run the model in float64, in batches of different shape; pair values are promised to 1e-6.
     result = measured(model, corpus, tokens=2000, batch=7)

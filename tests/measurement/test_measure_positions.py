@@ -70,6 +70,7 @@ def assert_values(result: Result, expected: dict[str, float | None], names: Any,
 # Documents -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_documents_are_measured_as_if_each_were_alone(model: nn.Module, documents: Corpus) -> None:
     # Classes seen once after the same beginning of two sentences coincide, but for the rounding of other lengths.
     result = measured(model, documents, batch=7, min_count=3)
@@ -166,6 +167,7 @@ def test_interrupted_on_documents_it_ends_with_the_same_bits(
 # Begin tokens --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_position_of_a_begin_token_is_not_measured(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     recipe = Recipe(tokenizer=str(corpus.path / "tokenizer"), block=32, begin="block")
     begun = build_corpus(open_source(["storyworld:stories=12,validation=4"]), tmp_path / "c", recipe)
@@ -186,6 +188,7 @@ def test_the_position_of_a_begin_token_is_not_measured(model: Any, corpus: Corpu
 # The first positions of middle layers --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [1, 5])
 def test_layers_below_the_last_leave_out_the_first_positions(model: nn.Module, corpus: Corpus, skip: int) -> None:
     result = measured(model, corpus, layers="all", skip_positions=skip, batch=9)

@@ -12,6 +12,8 @@ from collapselab.core.catalogue import METRICS, Need
 from collapselab.corpus.blocks import Corpus
 from collapselab.records.measurement import Result
 
+pytestmark = pytest.mark.slow
+
 LARGE = 262_144
 PLAIN: dict[str, Any] = {"tokens": 700, "batch": 3, "layers": "all", "bins": 2}
 SHARDED: dict[str, Any] = {"tokens": 700, "batch": 3, "shard_classes": True}

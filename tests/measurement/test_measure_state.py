@@ -247,6 +247,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status", "bootstrap"), [(signal.SIGTERM, 143, 0), (signal.SIGINT, 130, 3)], ids=["SIGTERM", "Ctrl-C"]
 )
@@ -319,6 +320,7 @@ def test_a_damaged_plan_is_said_and_the_measurement_starts_from_the_beginning(
     assert "The measurement starts from the beginning." in said
 
 
+@pytest.mark.slow
 def test_kill_9_in_the_middle_and_the_same_command_ends_bit_identically(
     folder: Path, corpus: Corpus, tmp_path: Path
 ) -> None:

@@ -271,6 +271,7 @@ def test_one_list_of_numbers_has_one_form() -> None:
         Options(push="0.1", shard_classes=True)
 
 
+@pytest.mark.slow
 def test_two_processes_and_one_that_is_killed_find_the_same(corpus: Corpus, tmp_path: Path) -> None:
     options: dict[str, Any] = {"tokens": 700, "batch": 3, "push": "-0.2,0.2"}
     state = {"state": str(tmp_path / "state")}

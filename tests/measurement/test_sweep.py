@@ -177,6 +177,7 @@ app(["measure", sys.argv[1], "--corpus", sys.argv[2], "--out", sys.argv[3], "--t
 """
 
 
+@pytest.mark.slow
 def test_repeating_a_sweep_of_twenty_takes_less_than_five_seconds(corpus: Corpus, tmp_path: Path) -> None:
     for step in range(20):
         saved(tmp_path / "models" / f"step{step}", seed=step)

@@ -78,6 +78,7 @@ def test_its_logits_are_those_that_peft_gives(kind: str, tmp_path: Path, ids: Te
     check_logits(model, head, ids, name="adapted")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_with_an_adapter_on_every_linear_layer(family: str, tmp_path: Path, ids: Tensor) -> None:
     base = base_of(tmp_path / "base", family)

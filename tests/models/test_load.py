@@ -222,6 +222,7 @@ def test_the_library_prints_nothing_of_its_own(tmp_path: Path, capfd: pytest.Cap
     assert tuple(capfd.readouterr()) == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama", "llama (tied)", "gpt-neo"])
 def test_no_weight_may_be_missing(family: str, tmp_path: Path) -> None:
     names = list(load_file(saved(tmp_path, family) / "model.safetensors"))
@@ -453,6 +454,7 @@ print("transformers" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_a_cold_process_without_a_network_asks_once_and_loads_no_library_to_say_so(tmp_path: Path) -> None:
     environment = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://hub.invalid"}
     kept = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from reliability.damage import REFUSED, damage_all
 from reliability.kills import STAGES
 from reliability.world import KINDS, make
@@ -13,6 +15,7 @@ LONG = bool(os.environ.get("COLLAPSELAB_RELIABILITY"))
 KILLS, FLIPS, EDITS = (10, 20, 40) if LONG else (2, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_killed_ends_like_one_that_is_not(one_thread: None) -> None:
     command = [sys.executable, str(Path(__file__).with_name("kills.py")), "--kills", str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600 * KILLS)
@@ -22,6 +25,7 @@ def test_a_stage_that_is_killed_ends_like_one_that_is_not(one_thread: None) -> N
     assert all(int(compared) > 2 for _, _, compared, _ in rows)
 
 
+@pytest.mark.slow
 def test_damage_to_any_file_is_refused_repaired_or_without_effect(tmp_path: Path, one_thread: None) -> None:
     tally = damage_all(make(tmp_path / "world"), tmp_path / "copy", flips=FLIPS, edits=EDITS)
     assert tally.findings == []

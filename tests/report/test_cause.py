@@ -116,6 +116,7 @@ def test_points_of_the_plot_are_the_effects(figures: dict[str, Figure]) -> None:
     assert names["uniform_means:+0.3"] == "uniform_means"
 
 
+@pytest.mark.slow
 def test_the_page_has_the_section_where_there_are_arms_and_not_elsewhere(arms_folder: Path, tmp_path: Path) -> None:
     page = render(contents(load_report_data(arms_folder)))
     assert 'id="causes"' in page

@@ -12,6 +12,7 @@ from report.suites import write_suite
 from report.test_report import Page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["blimp", "arc.easy[acc]"])
 def test_scores_of_any_name_are_drawn(name: str, tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", depths=(1, 2), seeds=1, inside=False, failures=0)

@@ -136,6 +136,7 @@ def test_texts_of_tokens_never_become_markup(folder: Path) -> None:
     assert "script-src &#39;sha256-" in policy or "script-src 'sha256-" in policy
 
 
+@pytest.mark.slow
 def test_fifty_thousand_classes_make_a_page_of_a_few_megabytes(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", widths=(32,), depths=(1,), decays=(0.0,), seeds=2, inside=False)
     CLASSES.write(folder / "classes.parquet", [classes("01x0032-wd0-s0", "4", 50_257)])

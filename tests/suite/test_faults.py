@@ -17,6 +17,7 @@ from suite.recipes import opened, written
 KILLS = 10
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="returns where /proc tells a process's children")
 def test_killed_ten_times_it_ends_with_the_same_tables(tmp_path: Path, tiny: dict[str, Any]) -> None:
     changes: dict[str, Any] = {

@@ -127,6 +127,7 @@ def test_an_entry_point_of_another_package_is_a_launcher(monkeypatch: pytest.Mon
     assert list(launchers.launchers()) == ["local", "slurm", "ray", "toy"]
 
 
+@pytest.mark.slow
 def test_two_workers_on_one_folder_share_the_runs(tmp_path: Path, tiny: dict[str, Any]) -> None:
     """As a Kubernetes job starts them: the same command twice, at once."""
     recipe = written(

@@ -484,6 +484,7 @@ def test_trouble_with_the_disk_ends_the_pool_with_one_message(
         suites.run(suite, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="returns where the tests run as root, who can mount a small disk")
 def test_a_real_small_disk_and_a_read_only_one(tmp_path: Path, tiny: dict[str, Any]) -> None:
     place = tmp_path / "disk"

@@ -47,6 +47,7 @@ def check(place: Path, recipe: Path, moments: list[float]) -> None:
         assert "Error" not in messages, (moment, messages)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="returns where /proc tells a process's children")
 def test_sigterm_to_the_group_ends_with_its_message_and_resumes(tmp_path: Path, tiny: dict[str, Any]) -> None:
     """In the fork server's first milliseconds, while it imports, and when processes start and train."""

@@ -61,6 +61,7 @@ def test_a_job_asks_for_what_the_recipe_says(prepared: tuple[Suite, SuiteFolder]
     assert {name: parameters[name] for name in wanted} == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves its log files open
 def test_jobs_do_the_missing_runs_and_the_tables_are_those_of_a_local_suite(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch

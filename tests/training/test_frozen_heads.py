@@ -51,6 +51,7 @@ def names() -> list[str]:
     return [name for name in HEADS if name.startswith("frozen-") and name != "frozen-etf"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", names())
 def test_a_frozen_head_stays_and_every_other_weight_starts_as_it_would(
     head: str, donor: Path, corpus_folder: Path, tmp_path: Path
@@ -67,6 +68,7 @@ def test_a_frozen_head_stays_and_every_other_weight_starts_as_it_would(
     assert_same_bits(learned, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", names())
 def test_a_stopped_training_goes_on_to_the_same_bits(
     head: str, donor: Path, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

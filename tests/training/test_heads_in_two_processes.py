@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from torch.testing import assert_close
 
 from training import two_heads
@@ -22,6 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_does(corpus_folder: Path, tmp_path: Path) -> None:
     script = str(Path(two_heads.__file__))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29519", script]

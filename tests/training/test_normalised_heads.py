@@ -37,6 +37,7 @@ def test_a_checkpoint_is_measured_with_the_loss_of_its_training(
     assert measured.facts["splits"]["validation"]["loss"] == pytest.approx(made[-1].val_loss, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", BOTH)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_stopped_training_goes_on_to_the_same_bits(
@@ -191,6 +192,7 @@ def test_the_last_norm_of_every_family_is_found(family: str) -> None:
         assert not features(model, torch.arange(4)[None]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", BOTH)
 def test_other_initial_weights_keep_their_bits(head: str, corpus_folder: Path, tmp_path: Path) -> None:
     for name in ("learned", head):

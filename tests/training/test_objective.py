@@ -251,6 +251,7 @@ def test_sham_and_real_begin_alike_and_differ(corpus_folder: Path, tmp_path: Pat
     assert_same_bits(weights(tmp_path / "real", first=True), weights(tmp_path / "sham", first=True))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("after", [7, 25])
 def test_stopped_among_its_first_steps_or_while_it_acts_it_goes_on_to_the_same_bits(
@@ -365,6 +366,7 @@ def test_accumulation_divides_a_step_and_leaves_the_dose_what_it_is(corpus_folde
         assert_close(logged(tmp_path / "4", name), logged(tmp_path / "1", name), rtol=1e-3, atol=0)
 
 
+@pytest.mark.slow
 def test_two_processes_hold_the_dose_of_one(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

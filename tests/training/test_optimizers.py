@@ -68,6 +68,7 @@ def test_settings_are_checked_against_the_tables_without_torch() -> None:
     assert result.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "coupling"), [("adamw", 0.0), ("adamw", 0.5), ("adam", 0.0), ("sgd", 0.0), ("coupled-adam", 0.0)]
 )
@@ -148,6 +149,7 @@ def test_coupled_adam_is_adam_with_one_second_moment_for_all_rows(monkeypatch: p
     assert torch.equal(other, reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("coupling", "same_as"), [(0.0, "adamw"), (1.0, "adam")])
 def test_the_ends_of_coupling_are_adamw_and_adam_to_the_bit(
     coupling: float, same_as: str, corpus_folder: Path, tmp_path: Path
@@ -202,6 +204,7 @@ def test_at_rest_the_sum_of_rows_falls_with_the_coupling_to_zero() -> None:
     assert sums[-1] < 0.002, sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{"optimizer": "coupled-adam", "tied": False}, {"coupling": 0.5}])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_stopped_training_goes_on_to_the_same_bits(

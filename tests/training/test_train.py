@@ -85,6 +85,7 @@ def by_hand(corpus: Path, *, optimizer: str = "adamw", decay: float = 5e-4, clip
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -106,6 +107,7 @@ def test_the_loss_curve_is_that_of_a_loop_written_by_hand(
     torch.testing.assert_close(losses(tmp_path / "run"), by_hand(corpus_folder, **theirs), rtol=2e-5, atol=0)
 
 
+@pytest.mark.slow
 def test_batches_run_on_over_the_end_of_an_epoch(corpus_folder: Path, tmp_path: Path) -> None:
     blocks = len(Corpus(corpus_folder).train)
     batch = blocks // 2 + 3  # the second step crosses into the second epoch
@@ -143,6 +145,7 @@ def test_seed_decides_the_weights_and_data_seed_the_order(corpus_folder: Path, t
     assert abs(first["base"] - first["data"]) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt-neo", "gpt2", "llama", "pythia", "qwen3"])
 def test_every_checkpoint_is_one_the_library_reads(family: str, corpus_folder: Path, tmp_path: Path) -> None:
     facts = run(corpus_folder, tmp_path / "run", family=family, width=32, depth=1, tied=family != "llama")
@@ -204,6 +207,7 @@ class Crash(BaseException):
     """Stands for a process that is killed."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(1, 10))
 def test_killed_at_any_write_it_ends_with_the_same_bits(
     moment: int, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +243,7 @@ def long_run(corpus_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
 def test_a_process_that_is_stopped_goes_on_to_the_same_bits(
     how: signal.Signals, corpus_folder: Path, long_run: Path, tmp_path: Path
@@ -263,6 +268,7 @@ def test_a_process_that_is_stopped_goes_on_to_the_same_bits(
     assert losses(long_run) == losses(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_loss_curve_of_one(corpus_folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517", "-m", "collapselab", "train", "--corpus", str(corpus_folder), "--out", str(tmp_path / "two"), "--width", "16", "--depth", "2", "--batch", "4", "--steps", "6", "--lr", "3e-3", "--device", "cpu"]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=240)
@@ -325,6 +331,7 @@ def interrupted(
             run(corpus, out, options={"save_minutes": 0, "report_to": report_to}, **values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("validation", "after"), [(0, "before its first step"), (1, "after step 1 of 6"), (2, "after step 6 of 6")]
 )
@@ -374,6 +381,7 @@ def test_a_training_that_is_continued_is_one_run_of_its_tracker(
     assert [event.value for event in tracked.Scalars("train/loss")] == pytest.approx(losses(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_damaged_state_falls_back_to_the_one_before(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -412,6 +420,7 @@ def test_a_damaged_checkpoint_is_made_again(
     assert [entry["checkpoint"] for entry in log if "checkpoint" in entry].count("0.01") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,6 +540,7 @@ def test_on_documents_the_loss_is_that_of_their_own_tokens(documents: Path, tmp_
     assert facts[-1].tokens == taken
 
 
+@pytest.mark.slow
 def test_on_documents_a_step_is_the_mean_of_its_labels_however_it_is_divided(documents: Path, tmp_path: Path) -> None:
     for parts in (1, 2, 4):
         run(documents, tmp_path / str(parts), options={"accumulation": parts, "log_every": 1})
@@ -538,6 +548,7 @@ def test_on_documents_a_step_is_the_mean_of_its_labels_however_it_is_divided(doc
         assert losses(tmp_path / str(parts)) == pytest.approx(losses(tmp_path / "1"), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -556,6 +567,7 @@ def test_on_documents_a_stopped_training_goes_on_to_the_same_bits(
     assert_same_bits(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
 
 
+@pytest.mark.slow
 def test_the_loss_that_is_logged_is_without_label_smoothing(corpus_folder: Path, tmp_path: Path) -> None:
     for smoothing in (0.0, 0.3):
         run(corpus_folder, tmp_path / f"{smoothing}", label_smoothing=smoothing, steps=2, options={"log_every": 1})
@@ -564,6 +576,7 @@ def test_the_loss_that_is_logged_is_without_label_smoothing(corpus_folder: Path,
     assert plain[1] != smoothed[1], "the gradient has the smoothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])
 def test_the_share_of_clipped_steps_is_logged(clip: float, corpus_folder: Path, tmp_path: Path) -> None:
     run(corpus_folder, tmp_path / "run", clip=clip, steps=12, options={"log_every": 1})
@@ -578,6 +591,7 @@ def test_the_share_of_clipped_steps_is_logged(clip: float, corpus_folder: Path, 
     assert sum(clipped) == (0 if clip != 0.5 else 12)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_says_the_share_of_its_steps_that_were_clipped(corpus_folder: Path, tmp_path: Path) -> None:
     options = {"log_every": 1}
     made = run(corpus_folder, tmp_path, clip=0.9, steps=40, checkpoints="log:4", options=options)
