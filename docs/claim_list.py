@@ -364,8 +364,9 @@ def initial_rising() -> Numbers:
     before, after = at("initialisation", tokens=147_320), at("initialisation", tokens=609_600)
     moved(before, after, rise=("agreement", "duality_cos_mean"))
     early, dip = at("initialisation", tokens=17_272), at("initialisation", tokens=35_560)
-    moved(early, dip, fall=["duality_cos_mean"])
-    return *from_to(before, after, "agreement", "duality_cos_mean"), *from_to(early, dip, "duality_cos_mean")
+    falls = int((differences(dip, early, "duality_cos_mean") < 0).sum())
+    changes = from_to(before, after, "agreement", "duality_cos_mean")
+    return len(before), *changes, *from_to(early, dip, "duality_cos_mean"), falls
 
 
 PLAIN: Mapping[str, float] = {"weight_decay": 0.0005, "dropout": 0.0, "label_smoothing": 0.0}
