@@ -79,10 +79,11 @@ def compare_with_references(rows: Iterable[Row], text: str, parameters: int | No
     first = next(iter(last.values()), None)
     if first is None or not first.classes or not first.tokens or not parameters:
         return Comparison("No reference values: the number of parameters, classes or tokens is not known.")
-    on_text = [one for one in references() if _is_named(one, text)]
+    texts = {one.text for one in references() if _is_named(one, text)}
+    on_text = [one for one in references() if one.text in texts]
     if not on_text:
-        texts = ", ".join(sorted({one.text for one in references()}))
-        return Comparison(f"No reference values for this text; there are some for {texts}.")
+        known = ", ".join(sorted({one.text for one in references()}))
+        return Comparison(f"No reference values for this text; there are some for {known}.")
     same_size = [one for one in on_text if _ratio(one.tokens, first.tokens) <= MAX_TOKENS_RATIO]
     low = 10 ** (len(str(parameters)) - 1)
     ranked = [
