@@ -128,10 +128,10 @@ def _timed(name: str, seconds: dict[int, list[float]]) -> Iterator[None]:
     """Keep the seconds of every call of this function of a job, while the block runs."""
     real: Callable[..., None] = getattr(work, name)
 
-    def run(task: Any, *more: Any) -> None:
+    def run(entry: Any, *more: Any, **named: Any) -> None:
         start = time.process_time()
-        real(task, *more)
-        seconds.setdefault(task.entry.settings.width, []).append(time.process_time() - start)
+        real(entry, *more, **named)
+        seconds.setdefault(entry.settings.width, []).append(time.process_time() - start)
 
     setattr(work, name, run)
     try:
