@@ -171,7 +171,7 @@ def rates_spread() -> Numbers:
 def rates_best() -> Numbers:
     means = last("rate-pilot").groupby(["intervene", "lr"])["val_loss"].mean().unstack()
     if set(means.idxmin(axis=1)) != {3e-3}:
-        raise ValueError(f"other rates are best: {means.idxmin(axis=1).to_dict()}")
+        raise ValueError(f"expected 0.003 to be best for every arm, got {means.idxmin(axis=1).to_dict()}")
     return (0.003,)
 
 
@@ -225,7 +225,7 @@ def gap_best_loss() -> Numbers:
     effects = {name: gap_effect(name, "best_val_loss") for name in arms}
     low, high = min(effects, key=lambda name: effects[name][0]), max(effects, key=lambda name: effects[name][0])
     if (low, high) != ("within:+0.1", "within:-0.1"):
-        raise ValueError(f"other arms are lowest and highest: {low}, {high}")
+        raise ValueError(f"expected within:+0.1 to be lowest and within:-0.1 highest, got {low} and {high}")
     return *includes_zero(effects[low]), *up(effects[high])
 
 
@@ -239,7 +239,7 @@ def pilot_nc1() -> Numbers:
     pairs = in_deviations("separable-pilot")
     kept = pairs.index[pairs["logdist_std"].abs() < 1]
     if list(kept) != ["uniform_means:+0.03 within:+0.05"]:
-        raise ValueError(f"other pairs hold logdist_std: {list(kept)}")
+        raise ValueError(f"expected one pair to hold logdist_std, got {list(kept)}")
     return len(pairs), len(kept), *down(apart_effect(kept[0], "within_share", "separable-pilot"))
 
 

@@ -7,7 +7,7 @@ did not reach its property nothing is said about the outcome.
 What the metrics of its property say together is beside it (`movement`, from properties.py).
 
 Then the verdict on the outcome, which needs a corrected test: helps or harms by flipping signs, equivalent by two
-one-sided tests within the smallest effect of interest. What is neither is undecided, and never called equivalent. So
+one-sided tests against the smallest effect that matters. What is neither is undecided, and never called equivalent. So
 is what would be shown by the runs that are left where others diverged. Flipping signs assumes that differences are
 symmetric. Where they are skewed or have spikes, the verdict is about the median, the interval follows the skew, and
 nothing is called equivalent.
@@ -95,7 +95,7 @@ class Effect:
     sham_effect: float | None = None
     """The same of its sham, where there is one."""
     margin: float | None = None
-    """The smallest effect of interest, of the outcome."""
+    """The smallest effect on the outcome that matters."""
     p_equivalence: float | None = None
     """Of two one-sided tests within the margin, corrected over arms (Holm)."""
     far: str | None = None

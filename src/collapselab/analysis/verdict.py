@@ -40,7 +40,7 @@ class Verdict(StrEnum):
     HELPS = "helps"
     HARMS = "harms"
     EQUIVALENT = "equivalent"
-    """Smaller than the smallest effect of interest."""
+    """Smaller than the smallest effect that matters."""
     UNDECIDED = "undecided"
     """Neither shown to be there nor shown to be that small."""
     DID_NOT_REACH = "did not reach"

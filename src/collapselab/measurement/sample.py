@@ -343,7 +343,7 @@ class Contexts:
         return self.table.cells + 1
 
     def cells(self, ids: Tensor, labels: Tensor) -> Tensor:
-        """The cell of every position of some blocks (blocks, length - 1); the last row for positions in none.
+        """Return the cell of each position (blocks, length - 1); positions in no cell get the last row.
 
         `ids` are whole blocks (blocks, length), `labels` their next tokens with IGNORED where there is no sample.
         """

@@ -128,7 +128,7 @@ class Objective:
             return [(term, penalty) for term, penalty in found if penalty is not None]
 
     def _penalty(self, term: Term, tokens: Tokens, inputs: Tensor, places: Tensor | None) -> Penalty | None:
-        """One with gradients: those of its graph, or its own, which are of the tokens at `places` alone."""
+        """Return a term's penalty with its gradients, by autograd or in closed form at the tokens `places`."""
         penalty, weight = term.penalty(tokens, self.total), tokens.head.weight
         if penalty is None:
             return None
