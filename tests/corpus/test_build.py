@@ -378,7 +378,7 @@ def earlier(copy: Path) -> dict[str, Any]:
     del document["request"]["begin"]
     for split in document["splits"].values():
         del split["samples"], split["documents_cut"]
-    document["files"] = {name: document["files"][name] for name in HASHED}
+    document["files"] = {name: file for name, file in document["files"].items() if name in HASHED}
     document["format"] = 1
     (copy / "corpus.json").write_text(json.dumps(document))
     return document
@@ -431,7 +431,7 @@ def test_without_a_checksum_every_number_that_files_are_read_by_is_compared_with
     paths = [("splits", split, "blocks") for split in ("train", "validation")]
     for path in [*paths, ("block",), ("vocabulary",), ("hash",), ("files", "train.bin", "bytes")]:
         (copy / "corpus.json").write_text(json.dumps(put(document, path, "1346" if path == ("hash",) else 1346)))
-        with pytest.raises(CorpusError, match="damaged or edited|not int64 of"):
+        with pytest.raises(CorpusError, match="damaged or edited|not of 1,346 tokens"):
             Corpus(copy)
 
 

@@ -20,6 +20,8 @@ from collapselab.records.table import Amount, Name, Table
 
 @dataclass(frozen=True)
 class Length:
+    """One row for each layer."""
+
     run: Name
     checkpoint: Name
     split: Name
@@ -27,9 +29,7 @@ class Length:
     length: Amount
 
 
-TABLE: Table[Length] = Table(
-    name="lengths", about="One row for each layer.", key=("run", "checkpoint", "split", "layer"), row=Length
-)
+TABLE: Table[Length] = Table("lengths", Length, key=("run", "checkpoint", "split", "layer"))
 
 
 @final

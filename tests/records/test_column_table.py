@@ -21,7 +21,7 @@ class Pet(TypedDict):
     mood: Number | None
 
 
-TABLE = ColumnTable(name="pets", about="One row for each pet.", row=Pet, key=("name",))
+TABLE = ColumnTable("pets", Pet, key=("name",))
 PETS: dict[str, list[Any]] = {
     "name": ["a", "b"], "text": ["wu,f\n", None], "legs": [4, None], "height": [0.5, float("nan")], "mood": [-1.0, 0.25],
 }  # fmt: skip
@@ -45,8 +45,8 @@ def test_rows_come_back_from_disk_and_chunks_add_up(tmp_path: Path) -> None:
     ("change", "why"),
     [
         ({"name": ["a", "a"]}, "two rows for a"),
-        ({"name": ["a", None]}, "name is empty in 1 rows"),
-        ({"mood": [float("inf"), 0.0]}, "mood has a value that is not finite"),
+        ({"name": ["a", None]}, "column name needs finite values of type string in every row"),
+        ({"mood": [float("inf"), 0.0]}, "column mood needs finite values of type double"),
     ],
 )
 def test_what_a_column_cannot_hold_is_refused(change: dict[str, Any], why: str) -> None:
@@ -67,7 +67,7 @@ def test_files_of_another_kind_are_refused_by_column(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="'more' is not a column"):
         TABLE.read(path)
     pq.write_table(whole.set_column(2, "legs", pa.array(["4", "2"])), path)
-    with pytest.raises(RunError, match="column legs must be int64, got string"):
+    with pytest.raises(RunError, match="column legs needs finite values of type int64"):
         TABLE.read(path)
 
 

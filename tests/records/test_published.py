@@ -91,15 +91,15 @@ def test_a_cell_without_a_number_is_a_reason_and_never_a_number(tmp_path: Path, 
 def test_a_ratio_to_zero_is_a_reason(tmp_path: Path) -> None:
     _, rows = import_published(write(tmp_path / "p.csv", CELLS | {"interfere_mean": "0"}))
     assert value_of(rows, "cosine_cv").value is None
-    assert "division by zero" in (value_of(rows, "cosine_cv").why or "")
+    assert value_of(rows, "cosine_cv").why == "interfere_std is 2.0, interfere_mean is 0.0 in the published table."
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "2x768"}, "line 2: '2x768' is not a model's name"),
-        ({"cdnv_mean": "many"}, "line 2: cdnv_mean is 'many', not a number"),
-        ({"n_params": "1.5"}, "line 2: n_params is '1.5', not a count"),
+        ({"model": "2x768"}, "line 2: model is '2x768'"),
+        ({"cdnv_mean": "many"}, "line 2: cdnv_mean is 'many'"),
+        ({"n_params": "1.5"}, "line 2: n_params is '1.5'"),
     ],
 )
 def test_a_wrong_cell_is_named(tmp_path: Path, change: dict[str, str], message: str) -> None:
@@ -121,7 +121,7 @@ def test_a_misspelt_column_is_named(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="line 3: 02x0768_10L07@5 is there twice"):
+    with pytest.raises(RunError, match="lines 2 and 3: two rows for 02x0768_10L07@5"):
         import_published(write(tmp_path / "p.csv", CELLS, CELLS))
 
 
@@ -147,10 +147,10 @@ def test_the_published_table_has_its_models_and_regimes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_params": "²"}, "n_params is '²', not a count"),
+        ({"n_params": "²"}, "n_params is '²'"),
         ({"n_params": "9" * 400}, "n_params is '999"),
-        ({"model": f"02x{'9' * 400}_10L07@5"}, "is not a model's name"),
-        ({"matches": "-300"}, "tokens: "),
+        ({"model": f"02x{'9' * 400}_10L07@5"}, "model is '02x999"),
+        ({"matches": "-300"}, "matches is '-300'"),
     ],
 )
 def test_an_odd_cell_is_one_message(tmp_path: Path, change: dict[str, str], message: str) -> None:
@@ -162,7 +162,7 @@ def test_an_odd_cell_is_one_message(tmp_path: Path, change: dict[str, str], mess
 def test_a_ratio_that_overflows_is_a_reason(tmp_path: Path) -> None:
     _, rows = import_published(write(tmp_path / "p.csv", CELLS | {"sims_std": "1e300", "sims_mean": "1e-300"}))
     assert value_of(rows, "duality_cos_cv").value is None
-    assert "it is inf" in (value_of(rows, "duality_cos_cv").why or "")
+    assert value_of(rows, "duality_cos_cv").why == "sims_std is 1e+300, sims_mean is 1e-300 in the published table."
 
 
 def test_the_second_table_is_recognised_by_its_header_and_has_its_own_metrics(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_negative_variance_is_a_reason(tmp_path: Path) -> None:
     _, rows = import_published(write(tmp_path / "p.csv", SECOND_CELLS | {"log_kern_var": "-0.04"}))
     for metric in ("logdist_std", "logdist_cv"):
         assert value_of(rows, metric).value is None
-        assert value_of(rows, metric).why == "log_kern_var is -0.04: no variance is negative."
+        assert "log_kern_var is -0.04" in (value_of(rows, metric).why or "")
 
 
 @pytest.mark.parametrize("column", columns_of(SECOND))

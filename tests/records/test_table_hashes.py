@@ -10,7 +10,7 @@ import pytest
 
 from collapselab.disk import read_document, sha256
 from collapselab.errors import DamagedError, RunError, UserError
-from collapselab.records.tables import RESULTS, RUNS, hashed_files, read_tables, write_tables
+from collapselab.records.tables import RESULTS, RUNS, read_tables, write_tables
 from records.test_tables import ROW, RUN, changed
 
 SOURCE = [("a-1/run.json", "00ff")]
@@ -107,14 +107,6 @@ def test_the_same_tables_are_not_written_again(folder: Path) -> None:
     write_tables(folder, {"runs": [RUN], "results": [ROW]}, made_from=SOURCE)
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()} == before
     assert len(before) == 3
-
-
-def test_files_are_named_by_their_place_in_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text("{}")
-    assert hashed_files(tmp_path, tmp_path.glob("*/run.json")) == [
-        ("run/run.json", sha256(tmp_path / "run" / "run.json"))
-    ]
 
 
 @pytest.mark.parametrize(

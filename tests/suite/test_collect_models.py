@@ -224,10 +224,10 @@ def test_a_table_of_facts_says_what_names_do_not(place: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,tokens\na,1\n", "no column model"),
+        ("name,tokens\na,1\n", "no column 'model'"),
         ("model,val_loss\na,1\n", "val_loss comes from measuring and cannot be given"),
         ("model,tokens\na,many\n", "line 2: tokens is 'many'"),
-        ("model,tokens\na,-5\n", "line 2: tokens is '-5'"),
+        ("model,tokens\na,-5\n", "line 2: tokens is -5"),
     ],
 )
 def test_a_table_of_facts_that_is_wrong_is_refused(text: str, message: str, tmp_path: Path) -> None:

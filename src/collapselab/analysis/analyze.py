@@ -33,7 +33,7 @@ from collapselab.messages import progress
 from collapselab.records.scores import STORED, JoinedScores, join_scores, read_scores, scores_bytes, with_scores
 from collapselab.records.suite import registered_primary
 from collapselab.records.table import Cell, parse_table, table_bytes
-from collapselab.records.tables import RowsByTable, StoredTables, read_tables, required_files
+from collapselab.records.tables import REQUIRED, RowsByTable, StoredTables, read_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def analyze(
     is kept, so later calls have them too. The same tables, permutations and seed give the same numbers.
     """
     directory = Path(directory)
-    for name in required_files():
+    for name in REQUIRED:
         if not (directory / name).is_file():
             raise RunError(
                 f"{directory}: no {name}. Analyse a suite that has run, or a folder that `collapselab collect` or "

@@ -24,7 +24,7 @@ from collapselab.core.batch import IGNORED
 from collapselab.corpus.hashing import mixed
 from collapselab.disk import disk_errors, sha256
 from collapselab.errors import CorpusError
-from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, check_counts, read_corpus_record
+from collapselab.records.corpus import LENGTHS, SPLITS, CorpusRecord, SplitName, read_corpus_record
 
 if TYPE_CHECKING:
     import altair as alt
@@ -166,7 +166,8 @@ class Corpus:
         self._check_files(ids_too=size <= VERIFIED_BYTES if verify is None else verify)
         counts = self._array("counts.npy")
         lengths = self._array(LENGTHS) if LENGTHS in self.record.files else None
-        check_counts(self.path, self.record, counts, lengths)
+        if counts.shape != (2, 2, self.vocabulary):
+            raise CorpusError(f"{self.path / 'counts.npy'}: not of {self.vocabulary:,} tokens. Build the corpus again.")
         blocks = self.record.splits.train.blocks
         parts = (None, None) if lengths is None else (lengths[:blocks], lengths[blocks:])
         self.train, self.validation = (self._split(name, counts[i], parts[i]) for i, name in enumerate(SPLITS))

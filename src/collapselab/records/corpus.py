@@ -6,21 +6,17 @@ Format 2 has a checksum of its own contents. Format 1, of earlier versions, has 
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from collapselab.disk import Part, Record
 from collapselab.errors import CorpusError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 CORPUS = "corpus.json"
-HASHED = ("train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json")
-"""The files that decide what a corpus is; its hash is over these, and over LENGTHS and MARKOV where they are there."""
 LENGTHS, MARKOV = "lengths.npy", "markov.safetensors"
+HASHED = ("train.bin", "validation.bin", "counts.npy", "tokenizer/tokenizer.json", LENGTHS, MARKOV)
+"""The files that decide what a corpus is, the last two where they are there; its hash is over these."""
 SplitName = Literal["train", "validation"]
 SPLITS: tuple[SplitName, SplitName] = ("train", "validation")
 
@@ -126,11 +122,22 @@ class CorpusRecord(Record):
 
     def contents_hash(self) -> str:
         """The identity of the contents: over block length and checksums, and that begin tokens are in every block."""
-        names = [*HASHED, *(name for name in (LENGTHS, MARKOV) if name in self.files)]
-        contents: list[object] = [self.block, {name: self.files[name].model_dump() for name in names}]
+        hashed = {name: file.model_dump() for name, file in self.files.items() if name in HASHED}
+        contents: list[object] = [self.block, hashed]
         if self.begin == "block":
             contents.append({"begin": "block"})
         return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()[:16]
+
+    def is_consistent(self) -> bool:
+        """Whether the hash and the numbers of blocks are those of the files, which no checksum says in format 1."""
+        sizes = {
+            f"{name}.bin": self.block
+            * self.numbers(name).blocks
+            * {"uint16": 2, "uint32": 4}[self.numbers(name).id_type]
+            for name in SPLITS
+        }
+        files = {name: file.bytes for name, file in self.files.items()}
+        return sizes.items() <= files.items() and self.contents_hash() == self.hash
 
 
 def read_corpus_record(folder: Path) -> CorpusRecord:
@@ -140,40 +147,9 @@ def read_corpus_record(folder: Path) -> CorpusRecord:
     record = CorpusRecord.find(folder / CORPUS, remedy="Build the corpus again.")
     if record is None:
         raise CorpusError(f"{folder}: not a corpus; it has no {CORPUS}.")
-    _check_record(folder / CORPUS, record)
-    return record
-
-
-def check_counts(
-    path: Path, record: CorpusRecord, counts: "NDArray[np.int64]", lengths: "NDArray[np.int32] | None"
-) -> None:
-    """CorpusError where counts.npy or lengths.npy are not of the form that corpus.json says."""
-    if counts.shape != (2, 2, record.vocabulary) or counts.dtype.name != "int64":
+    if not record.is_consistent():
         raise CorpusError(
-            f"{path / 'counts.npy'}: {counts.dtype} numbers of shape {counts.shape}, not int64 of (2, 2, "
-            f"{record.vocabulary}). Build the corpus again."
+            f"{folder / CORPUS}: damaged or edited; its hash, blocks and files contradict each other. Build the corpus "
+            "again."
         )
-    if lengths is not None:
-        blocks = record.splits.train.blocks + record.splits.validation.blocks
-        good = lengths.shape == (blocks,) and lengths.dtype.name == "int32"
-        if not good or bool((lengths < 2).any() or (lengths > record.block).any()):
-            raise CorpusError(
-                f"{path / LENGTHS}: {lengths.dtype} numbers of shape {lengths.shape}; {blocks:,} int32 from 2 to "
-                f"{record.block:,} are needed. Build the corpus again."
-            )
-
-
-def _check_record(path: Path, record: CorpusRecord) -> None:
-    missing = [name for name in HASHED if name not in record.files]
-    if missing:
-        raise CorpusError(f"{path}: damaged or edited; files has no {missing[0]}. Build the corpus again.")
-    if record.contents_hash() != record.hash:
-        raise CorpusError(f"{path}: damaged or edited; its hash is not that of what it lists. Build the corpus again.")
-    for name in SPLITS:
-        numbers = record.numbers(name)
-        width, size = int(numbers.id_type.removeprefix("uint")) // 8, record.files[f"{name}.bin"].bytes
-        if numbers.blocks * record.block * width != size:
-            raise CorpusError(
-                f"{path}: damaged or edited; {name} has {numbers.blocks:,} blocks of {record.block:,} ids of {width} "
-                f"bytes, but {name}.bin has {size:,} bytes. Build the corpus again."
-            )
+    return record

@@ -10,21 +10,26 @@ against a simplex frame. Read together they are one: what the first lacks comes 
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 from collapselab.core.catalogue import METRICS
-from collapselab.disk import first_error, read_bytes, sha256
+from collapselab.disk import read_bytes, sha256
 from collapselab.errors import RunError
-from collapselab.records.table import parse_table, require_columns, shown
+from collapselab.records.table import Amount, Count, Table, parse_table
 from collapselab.records.tables import RUNS, Row, Run, write_tables
 
-NAME = re.compile(
-    r"(?P<run>(?P<depth>[0-9]{1,9})x(?P<width>[0-9]{1,9})_(?P<epochs>[0-9]{1,9})(?P<decay>[dL])(?P<seed>[0-9]{0,9}))"
-    r"@(?P<index>[0-9]{1,9})"
-)
+NAME = r"^(([0-9]{1,9})x([0-9]{1,9})_([0-9]{1,9})([dL])([0-9]{0,9}))@([0-9]{1,9})$"
+TYPES: dict[str, Any] = {
+    "model": Annotated[str, Field(pattern=NAME)], "n_params": Count, "matches": Amount | None, "hits": Amount | None,
+    "misses": Amount | None,
+}  # fmt: skip
+"""Of columns that are no plain numbers."""
 DECAYS = {"d": 5e-4, "L": 0.1}
 LEARNING_RATE = 5e-5
 """Of every model, by the paper; the table does not say."""
@@ -109,24 +114,18 @@ def columns_of(formulas: Formulas) -> list[str]:
 
 
 def _read(path: Path) -> Models:
-    header, lines = parse_table(read_bytes(path), path)
+    content = read_bytes(path)
+    header = set(parse_table(content, path)[0])
     # The table that has more of its own columns in this header.
-    own = {1: set(columns_of(FIRST)) - set(columns_of(SECOND)), 2: set(columns_of(SECOND)) - set(columns_of(FIRST))}
-    second = len(own[2] & set(header)) / len(own[2]) > len(own[1] & set(header)) / len(own[1])
-    formulas = SECOND if second else FIRST
-    require_columns(path, header, columns_of(formulas))
+    first, second = set(columns_of(FIRST)), set(columns_of(SECOND))
+    is_second = len(second - first & header) / len(second - first) > len(first - second & header) / len(first - second)
+    formulas = SECOND if is_second else FIRST
+    types = {name: TYPES.get(name, float | None) for name in columns_of(formulas)}
+    table: Table[Any] = Table("published", TypedDict("Published", types), key=("model",), further="model")  # type: ignore[misc]
     models: Models = {}
-    for number, line in lines:
-        cells = dict(zip(header, line, strict=True))
-        try:
-            numbers = {column: _number(column, cells[column]) for column in columns_of(formulas)[2:]}
-            run = _run(cells, numbers)
-            if (run["run"], run["checkpoint"]) in models:
-                raise ValueError(f"{cells['model']} is there twice")
-            rows = [_row(run, metric, formula, cells, numbers) for metric, formula in formulas.items()]
-        except ValueError as error:
-            raise RunError(f"{path}, line {number}: {first_error(error)}.") from error
-        models[run["run"], run["checkpoint"]] = run, rows
+    for cells in table.parse(content, path):
+        run = _run(cells)
+        models[run["run"], run["checkpoint"]] = run, [_row(run, cells, *entry) for entry in formulas.items()]
     return models
 
 
@@ -137,83 +136,63 @@ def _check_same_models(first: str | Path, models: Models, other: str | Path, oth
         has, lacks = (first, other) if (run, checkpoint) in models else (other, first)
         raise RunError(f"{lacks}: no model {run} at epoch {checkpoint}, which {has} has. {remedy}")
     for (run, checkpoint), (cells, _) in models.items():
-        before, after = dict[str, Any](cells), dict[str, Any](others[run, checkpoint][0])
         for column in ("parameters", *OUTCOMES):
-            a, b = before[column], after[column]
+            a, b = (cast(dict[str, Any], one)[column] for one in (cells, others[run, checkpoint][0]))
             if a != b and (a is None or b is None or not math.isclose(a, b, rel_tol=SAME)):
                 differs = f"{column} of {run} at epoch {checkpoint} is {b}, but {a} in {first}"
                 raise RunError(f"{other}: {differs}. {remedy}")
 
 
-def _run(cells: Mapping[str, str], numbers: Mapping[str, float]) -> Run:
-    name = NAME.fullmatch(cells["model"])
-    if name is None:
-        raise ValueError(f"{shown(cells['model'])} is not a model's name, such as 02x0768_01d07@0")
-    if not re.fullmatch("[0-9]{1,18}", cells["n_params"]):
-        raise ValueError(f"n_params is {shown(cells['n_params'])}, not a count")
+def _run(cells: Mapping[str, Any]) -> Run:
+    run, depth, width, epochs, decay, seed, index = re.findall(NAME, cells["model"])[0]
+    outcomes = {ours: _finite(cells[theirs]) for ours, theirs in OUTCOMES.items()}
+    absent = [OUTCOMES[ours] for ours, value in outcomes.items() if value is None]
     return RUNS.row(
         **dict.fromkeys(RUNS.columns)
         | {
-            "run": name["run"],
-            "checkpoint": str(int(name["index"]) + 1),
+            "run": run,
+            "checkpoint": str(int(index) + 1),
             "family": "gpt-neo",
-            "width": int(name["width"]),
-            "depth": int(name["depth"]),
-            "epochs": float(name["epochs"]),
-            "epoch": int(name["index"]) + 1.0,
-            "weight_decay": DECAYS[name["decay"]],
+            "width": int(width),
+            "depth": int(depth),
+            "epochs": float(epochs),
+            "epoch": int(index) + 1.0,
+            "weight_decay": DECAYS[decay],
             "lr": LEARNING_RATE,
-            "seed": int(name["seed"]) if name["seed"] else None,
-            "parameters": int(cells["n_params"]),
-            "why": _absence(OUTCOMES.values(), cells, numbers),
+            "seed": int(seed) if seed else None,
+            "parameters": cells["n_params"],
+            "why": _words(absent, cells) if absent else None,
         }
-        | {ours: numbers[theirs] if math.isfinite(numbers[theirs]) else None for ours, theirs in OUTCOMES.items()}
+        | outcomes
     )
 
 
-def _row(
-    run: Run, metric: str, formula: Callable[..., float], cells: Mapping[str, str], numbers: Mapping[str, float]
-) -> Row:
+def _row(run: Run, cells: Mapping[str, Any], metric: str, formula: Callable[..., float]) -> Row:
     columns = list(signature(formula).parameters)
-    why, value, classes = _absence(columns, cells, numbers), None, None
-    if why is None:
-        value, why = _value(formula, {column: numbers[column] for column in columns})
+    try:
+        value = _finite(formula(*(cells[column] for column in columns)))
+    except (TypeError, ZeroDivisionError):  # an empty cell; a ratio to zero
+        value = None
     # Decisions are averaged over classes, where the table has both their sum and their mean.
-    if cells.get("matches_mean") and (mean := _number("matches_mean", cells["matches_mean"])) > 0:
-        classes = round(numbers["matches"] / mean)
+    mean = float(cells.get("matches_mean") or 0)
     return Row(
         run=run["run"],
         checkpoint=run["checkpoint"],
         metric=metric,
         value=value,
-        classes=classes,
-        tokens=int(sum(numbers[column] for column in columns)) if metric == "agreement" and value is not None else None,
+        classes=round(cells["matches"] / mean) if mean > 0 and value is not None else None,
+        tokens=int(sum(cells[column] for column in columns)) if metric == "agreement" and value is not None else None,
         version=METRICS[metric].version,
-        why=why,
+        why=_words(columns, cells) if value is None else None,
     )
 
 
-def _value(formula: Callable[..., float], numbers: dict[str, float]) -> tuple[float | None, str | None]:
-    """Return the value of a formula, or the reason why there is none."""
-    try:
-        value = formula(**numbers)
-    except ZeroDivisionError:
-        return None, f"{' and '.join(numbers)} have no ratio: division by zero."
-    if isinstance(value, complex):
-        return None, f"{next(iter(numbers))} is {next(iter(numbers.values())):g}: no variance is negative."
-    return (value, None) if math.isfinite(value) else (None, f"{' and '.join(numbers)} have no ratio: it is {value}.")
+def _finite(value: object) -> float | None:
+    """Return a number; None for a cell without one, and for the root of a negative number, which is complex."""
+    return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _absence(columns: Iterable[str], cells: Mapping[str, str], numbers: Mapping[str, float]) -> str | None:
-    """Return why these columns have no number; None if all have one."""
-    absent: Sequence[str] = [column for column in dict.fromkeys(columns) if not math.isfinite(numbers[column])]
-    words = ", ".join(f"{name} is {cells[name] or 'empty'} in the published table" for name in absent)
-    return f"{words}." if absent else None
-
-
-def _number(column: str, text: str) -> float:
-    """Return the number in a cell, or NaN if the cell is empty."""
-    try:
-        return float(text or "nan")
-    except ValueError as error:
-        raise ValueError(f"{column} is {shown(text)}, not a number") from error
+def _words(columns: list[str], cells: Mapping[str, Any]) -> str:
+    """Return why these columns have no value."""
+    words = (f"{name} is {'empty' if cells[name] is None else cells[name]}" for name in columns)
+    return f"{', '.join(words)} in the published table."

@@ -32,8 +32,9 @@ from typing import (
 )
 
 from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-from collapselab.disk import first_error, read_bytes, write_bytes
+from collapselab.disk import read_bytes, write_bytes
 from collapselab.errors import DamagedError, RunError, did_you_mean
 
 if TYPE_CHECKING:
@@ -67,26 +68,27 @@ def base_type(hint: Any) -> type:
 
 @dataclass(frozen=True)
 class _AnyTable(Generic[RowT]):
-    """A table: `about` says what a row is, `key` names the columns that no two rows share.
-
-    A folder of tables always has those that are `required`.
-    """
+    """A table: the docstring of its `row` says what a row is, `key` names the columns that no two rows share."""
 
     name: str
-    about: str
     row: Callable[..., RowT]
     key: tuple[str, ...]
-    required: bool = False
     suffix: ClassVar[str]
 
     @property
     def file(self) -> str:
         return f"{self.name}{self.suffix}"
 
+    @property
+    def about(self) -> str:
+        """What a row is, in a sentence."""
+        return str(self.row.__doc__).partition("\n")[0]
+
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The type of each column."""
-        return get_type_hints(self.row, include_extras=True)
+        hints = get_type_hints(self.row, include_extras=True)
+        return {name: get_args(hint)[0] if get_origin(hint) is NotRequired else hint for name, hint in hints.items()}
 
     def write(self, path: str | Path, rows: Iterable[RowT]) -> str:
         """Write the table, whole or not at all; return the sha256 of the file."""
@@ -108,7 +110,8 @@ class _AnyTable(Generic[RowT]):
 
     def check_columns(self, where: str | Path, header: Sequence[str], *, further: bool = False) -> None:
         """Raise RunError unless there are all columns of the first version, and no unknown one."""
-        require_columns(where, header, [name for name, hint in self.columns.items() if not _is_later(hint)])
+        later = getattr(self.row, "__optional_keys__", ())
+        require_columns(where, header, [name for name in self.columns if name not in later])
         unknown = [column for column in header if column not in self.columns]
         if unknown and not further:
             hint = did_you_mean(unknown[0], self.columns)
@@ -121,19 +124,19 @@ class Table(_AnyTable[RowT]):
     """A table that is stored as CSV.
 
     Rows that are dicts may have further columns where `further` says after which column they go; `further_type` gives
-    the type of each. `conflict` describes two rows that must not be in one table. `upgraded` converts the cells of a
-    row that an earlier version wrote.
+    the type of each. `conflict` describes rows that must not be in one table. `upgraded` converts the cells of a row
+    that an earlier version wrote.
     """
 
     further: str | None = None
     further_type: Callable[[str], Any] = lambda name: Name
-    conflict: Callable[[Sequence[RowT]], str | None] = lambda rows: None
+    conflict: Callable[[Sequence[RowT]], Sequence[str]] = lambda rows: ()
     upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda cells: cells
     suffix: ClassVar[str] = ".csv"
 
     @cached_property
-    def _adapters(self) -> dict[str, TypeAdapter[Any]]:
-        return {}
+    def _row_adapter(self) -> TypeAdapter[RowT]:
+        return TypeAdapter(self.row)
 
     def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
         rows = list(rows)
@@ -147,42 +150,29 @@ class Table(_AnyTable[RowT]):
     def parse(self, content: bytes, where: str | Path) -> list[RowT]:
         header, lines = parse_table(content, where)
         self.check_columns(where, header, further=self.further is not None)
-        rows = []
-        for number, line in lines:
-            try:
-                cells = {name: self.cell(name, text or None) for name, text in zip(header, line, strict=True)}
-                rows.append(self.row(**self.upgraded(cells)))
-            except ValueError as error:
-                raise RunError(f"{where}, line {number}: {first_error(error)}") from error
         numbers = [number for number, _ in lines]
+        cells = [
+            self.upgraded({name: text or None for name, text in zip(header, line, strict=True)}) for _, line in lines
+        ]
+        further: dict[str, Any] = {name: self.further_type(name) | None for name in header if name not in self.columns}
+        # A TypedDict of its own for these columns: which of them have to be there was checked.
+        row: Any = TypedDict("row", self.columns | further, total=False) if further else self.row  # type: ignore[misc]
+        try:
+            rows: list[RowT] = TypeAdapter(list[row]).validate_python(cells, strict=False)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            number, *column = first["loc"]
+            cell = f"{column[0]} is {shown(first['input'] or '')}: " if column else ""
+            reason = first["msg"].removeprefix("Value error, ")
+            raise RunError(f"{where}, line {numbers[int(number)]}: {cell}{reason}") from error
         self._refuse_duplicates(zip(numbers, map(self.cells, rows), strict=True), where)
-        if (conflict := self.conflict(rows)) is not None:
-            raise RunError(f"{where}: {conflict}")
+        if conflicts := self.conflict(rows):
+            raise RunError(f"{where}: {conflicts[0]}")
         return rows
 
-    def type_of(self, column: str) -> Any:
-        """Return the type of a column, which may be a further one."""
-        hint = self.columns.get(column) or self.further_type(column) | None
-        return get_args(hint)[0] if _is_later(hint) else hint
-
-    def cell(self, column: str, value: Cell, *, strict: bool = False) -> Cell:
-        """Return the value of a cell, of its text unless `strict`; ValueError if the column cannot hold it."""
-        if column not in self._adapters:
-            self._adapters[column] = TypeAdapter(self.type_of(column))
-        try:
-            cell: Cell = self._adapters[column].validate_python(value, strict=strict)
-        except ValidationError as error:
-            raise ValueError(f"{column} is {shown(value or '')}: {first_error(error)}") from error
-        return cell
-
     def check_row(self, row: RowT) -> None:
-        """Raise ValueError unless a dict has every column, each with a value that it can hold."""
-        if isinstance(row, Mapping):
-            for name, hint in self.columns.items():
-                if name in row:
-                    self.cell(name, row[name], strict=True)
-                elif not _is_later(hint):
-                    raise ValueError(f"{row.get(self.key[0])}: no {name}; use None for an unknown value.")
+        """Raise ValueError unless a row has every column, each with a value that it can hold."""
+        self._row_adapter.validate_python(row, strict=True)
 
     def cells(self, row: RowT) -> Cells:
         """Return the cells of a row by the names of their columns."""
@@ -210,11 +200,6 @@ class Table(_AnyTable[RowT]):
             key = tuple(cells[column] for column in self.key)
             if (first := seen.setdefault(key, number)) != number:
                 raise RunError(f"{where}, lines {first} and {number}: two rows for {' / '.join(map(str, key))}.")
-
-
-def _is_later(hint: Any) -> bool:
-    """Return whether tables of earlier versions lack a column of this type."""
-    return get_origin(hint) is NotRequired
 
 
 @final
@@ -290,12 +275,13 @@ class ColumnTable(_AnyTable[Chunk]):
         self.check_columns(where, whole.column_names)
         for field in self.schema:
             values = whole.column(field.name)
-            if values.type != field.type:
-                raise RunError(f"{where}: column {field.name} must be {field.type}, got {values.type}.")
-            if values.null_count and not field.nullable:
-                raise RunError(f"{where}: {field.name} is empty in {values.null_count:,} rows.")
-            if pa.types.is_floating(field.type) and pc.all(pc.is_finite(values)).as_py() is False:
-                raise RunError(f"{where}: {field.name} has a value that is not finite. Leave it empty.")
+            if (
+                values.type != field.type
+                or (values.null_count and not field.nullable)
+                or (pa.types.is_floating(field.type) and pc.all(pc.is_finite(values)).as_py() is False)
+            ):
+                needed = f"finite values of type {field.type}{'' if field.nullable else ' in every row'}"
+                raise RunError(f"{where}: column {field.name} needs {needed}.")
         groups = whole.group_by(list(self.key)).aggregate([([], "count_all")])
         if groups.num_rows < whole.num_rows:
             twice = groups.filter(pc.greater(groups["count_all"], 1)).slice(0, 1).to_pylist()[0]

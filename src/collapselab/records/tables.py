@@ -13,19 +13,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar, final
+from typing import Annotated, Any, Literal, NotRequired, final
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator, with_config
+from pydantic import ConfigDict, Field, model_validator, with_config
 from pydantic.dataclasses import dataclass as row_dataclass
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
-from collapselab.disk import first_error, read_bytes, read_document, sha256, write_bytes, write_document
+from collapselab.disk import Record, read_bytes, sha256, write_bytes, write_document
 from collapselab.errors import DamagedError
 from collapselab.records.outcomes import direction
 from collapselab.records.table import Amount, ColumnTable, Count, Name, Number, Table
 
 HASHES = "tables.json"
-FORMAT = 1
 STRICT = ConfigDict(strict=True, use_attribute_docstrings=True)
 BIN = r"([0-9]{1,18})-([0-9]{1,18})"
 Layer = Annotated[str, Field(pattern=r"^(last|[1-9][0-9]{0,8})$")]
@@ -34,9 +33,18 @@ RowsByTable = dict[str, list[Any]]
 """The rows of several tables, by the name of each; what a row is, its entry of `TABLES` says."""
 
 
+def _with_value_or_reason(row: Any) -> Any:
+    if (row.value is None) == (row.why is None):
+        raise ValueError(f"{row.metric} must have a value or a reason why not, got {row.value} and {row.why!r}")
+    return row
+
+
 @with_config(STRICT)
 class Run(TypedDict):
-    """One checkpoint of a run: a row of `runs.csv`, which may have further columns (settings, text when read)."""
+    """One row for each run and checkpoint.
+
+    Further columns are settings, which are text when they are read, and outcomes.
+    """
 
     run: Name
     """Name of the run."""
@@ -83,7 +91,9 @@ class Run(TypedDict):
 @final
 @row_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Row:
-    """One measured number, or the reason why there is none; never both. An unknown count is None.
+    """One row for each measured number, or for the reason why there is none.
+
+    There is never both. An unknown count is None.
 
     >>> from collapselab import Row
     >>> row = Row(run="a", checkpoint="1", metric="cdnv", value=0.25)
@@ -125,9 +135,7 @@ class Row:
     why: Name | None = None
     """Why there is no value."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        return _with_value_or_reason(self)
+    _check = model_validator(mode="after")(_with_value_or_reason)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -144,7 +152,7 @@ def bin_start(bin: str) -> int:
 @final
 @row_dataclass(frozen=True, config=STRICT)
 class PushRow:
-    """What a head makes of features that are moved toward the class means which the model expects."""
+    """With `--push`, one row for each head and α: the validation tokens, their features moved toward class means."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -171,7 +179,7 @@ class PushRow:
 @final
 @row_dataclass(frozen=True, config=STRICT)
 class DeciderRow:
-    """On how many validation tokens two deciders agree."""
+    """With `--deciders`, one row for each two deciders: on how many validation tokens they choose alike."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -191,7 +199,7 @@ class DeciderRow:
 
 @with_config(STRICT)
 class ClassRow(TypedDict):
-    """One class of a layer: the columns of `classes.parquet`. What does not exist is missing."""
+    """With `--classes`, one row for each class of a split and layer, as Parquet."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -238,7 +246,7 @@ class ClassRow(TypedDict):
 @final
 @row_dataclass(frozen=True, config=STRICT)
 class ContextRow:
-    """One metric of contexts, or the reason why there is none."""
+    """With `--contexts`, one row for each metric of contexts, their length and layer."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -267,14 +275,12 @@ class ContextRow:
     why: Name | None
     """Why there is no value."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        return _with_value_or_reason(self)
+    _check = model_validator(mode="after")(_with_value_or_reason)
 
 
 @with_config(STRICT)
 class TokenContextRow(TypedDict):
-    """A next token and the contexts it follows: the columns of `token_contexts.parquet`."""
+    """With `--contexts` and `--classes`, one row for each next token, layer and length of contexts, as Parquet."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -300,15 +306,6 @@ class TokenContextRow(TypedDict):
     """What ambiguity requires: between its contexts."""
 
 
-RowOrContextRow = TypeVar("RowOrContextRow", Row, ContextRow)
-
-
-def _with_value_or_reason(row: RowOrContextRow) -> RowOrContextRow:
-    if (row.value is None) == (row.why is None):
-        raise ValueError(f"{row.metric} must have a value or a reason why not, got {row.value} and {row.why!r}")
-    return row
-
-
 RENAMED = {"flatness": "curvature", "flatness_relative": "curvature_relative"}
 """Metrics that tables of earlier versions hold under another name, with the same values."""
 
@@ -317,24 +314,16 @@ def _renamed_metric(cells: dict[str, Any]) -> dict[str, Any]:
     return cells | {"metric": RENAMED.get(cells["metric"], cells["metric"])}
 
 
-def _mixed_versions(rows: Sequence[Row]) -> str | None:
-    """Describe the first two rows of one metric that follow different definitions of it."""
-    first_rows: dict[str, Row] = {}
-    for row in rows:
-        first = first_rows.setdefault(row.metric, row)
-        if first.version != row.version:
-            versions = f"version {first.version} for {first.run} and version {row.version} for {row.run}"
-            return f"{row.metric} has {versions}, which cannot be compared. Measure the older one again."
-    return None
-
-
 def newest_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """The rows that follow the newest definition of their metric among these, and a note on what is left out."""
     newest: dict[str, int] = {}
     for row in rows:
         newest[row.metric] = max(row.version, newest.get(row.metric, 0))
     older = sorted({row.metric for row in rows if row.version < newest[row.metric]})
-    notes = [f"{metric}: values before version {newest[metric]} of its definition are left out." for metric in older]
+    notes = [
+        f"{metric}: values before version {newest[metric]} of its definition are not comparable; measure again."
+        for metric in older
+    ]
     return [row for row in rows if row.version == newest[row.metric]], notes
 
 
@@ -357,68 +346,38 @@ def _upgraded_run(cells: dict[str, Any]) -> dict[str, Any]:
 
 
 RUNS: Table[Run] = Table(
-    name="runs",
-    about="One row for each run and checkpoint.",
-    key=("run", "checkpoint"),
-    row=Run,
-    further="seed",
-    further_type=further_type,
-    required=True,
-    upgraded=_upgraded_run,
+    "runs", Run, key=("run", "checkpoint"), further="seed", further_type=further_type, upgraded=_upgraded_run
 )
 RESULTS: Table[Row] = Table(
-    name="results",
-    about="One row for each measured number, or for the reason why there is none.",
+    "results",
+    Row,
     key=("run", "checkpoint", "split", "layer", "bin", "metric"),
-    row=Row,
-    required=True,
-    conflict=_mixed_versions,
+    conflict=lambda rows: newest_versions(rows)[1],
     upgraded=_renamed_metric,
 )
-PUSH: Table[PushRow] = Table(
-    name="push",
-    about="With `--push`, one row for each head and α: the validation tokens, their features moved toward class means.",
-    key=("run", "checkpoint", "head", "alpha"),
-    row=PushRow,
-)
-CLASSES = ColumnTable(
-    name="classes",
-    about="With `--classes`, one row for each class of a split and layer, as Parquet.",
-    key=("run", "checkpoint", "split", "layer", "token"),
-    row=ClassRow,
-)
-CONTEXTS: Table[ContextRow] = Table(
-    name="contexts",
-    about="With `--contexts`, one row for each metric of contexts, their length and layer.",
-    key=("run", "checkpoint", "layer", "n", "metric"),
-    row=ContextRow,
-)
+PUSH: Table[PushRow] = Table("push", PushRow, key=("run", "checkpoint", "head", "alpha"))
+DECIDERS: Table[DeciderRow] = Table("deciders", DeciderRow, key=("run", "checkpoint", "first", "second"))
+CLASSES = ColumnTable("classes", ClassRow, key=("run", "checkpoint", "split", "layer", "token"))
+CONTEXTS: Table[ContextRow] = Table("contexts", ContextRow, key=("run", "checkpoint", "layer", "n", "metric"))
 TOKEN_CONTEXTS = ColumnTable(
-    name="token_contexts",
-    about="With `--contexts` and `--classes`, one row for each next token, layer and length of contexts, as Parquet.",
-    key=("run", "checkpoint", "split", "layer", "n", "token"),
-    row=TokenContextRow,
+    "token_contexts", TokenContextRow, key=("run", "checkpoint", "split", "layer", "n", "token")
 )
-DECIDERS: Table[DeciderRow] = Table(
-    name="deciders",
-    about="With `--deciders`, one row for each two deciders: on how many validation tokens they choose alike.",
-    key=("run", "checkpoint", "first", "second"),
-    row=DeciderRow,
-)
+REQUIRED = (RUNS.file, RESULTS.file)
+"""The files that every folder of tables has."""
 TABLES: dict[str, Table[Any] | ColumnTable] = {
     table.name: table for table in (RUNS, RESULTS, PUSH, DECIDERS, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
 }
 """Every table, by its name, in the order in which they are read."""
 
 
-class TablesRecord(TypedDict):
+class TablesRecord(Record):
     """tables.json: what the tables of a folder are, and what they were made from."""
 
-    format: int
+    format: Literal[1, 2] = 1
     """Version of this layout."""
     tables: dict[str, str]
     """The sha256 of each table, by the name of its file."""
-    made_from: list[dict[str, str]]
+    made_from: list[dict[str, str]] = Field(default_factory=list)
     """The files behind them: `file` and `sha256` of each."""
 
 
@@ -461,32 +420,35 @@ def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable
     contents = {}
     for table in TABLES.values():
         rows = list(tables.get(table.name, ()))
-        if rows or table.required:
+        if rows or table.file in REQUIRED:
             contents[table.file] = table.content(rows, folder / table.file)
     sources = [{"file": file, "sha256": digest} for file, digest in made_from]
-    document = TablesRecord(format=FORMAT, tables=StoredTables({}, contents).hashes, made_from=sources)
+    record = TablesRecord(tables=StoredTables({}, contents).hashes, made_from=sources)
     try:
         old = _recorded(folder)
     except DamagedError:
         old = None
-    if old != document:
-        write_document(folder / HASHES, document)
+    if old != record:
+        write_document(folder / HASHES, record.model_dump())
     for name, content in contents.items():
         write_bytes(folder / name, content)
     for table in TABLES.values():
-        if old is not None and table.file in old["tables"] and table.file not in contents:
+        if old is not None and table.file in old.tables and table.file not in contents:
             (folder / table.file).unlink(missing_ok=True)
 
 
-def read_tables(folder: str | Path) -> StoredTables:
-    """The tables of a folder, each checked against `tables.json` where that is there."""
+def read_tables(folder: str | Path, *, verify_sources: bool = False) -> StoredTables:
+    """The tables of a folder, each checked against `tables.json` where that is there.
+
+    DamagedError names a table that was changed, or with `verify_sources` a file that the tables were made from.
+    """
     folder = Path(folder)
     recorded = _recorded(folder)
-    hashes = {} if recorded is None else recorded["tables"]
+    hashes = {} if recorded is None else recorded.tables
     contents = {
         table.name: read_bytes(folder / table.file)
         for table in TABLES.values()
-        if table.required or (folder / table.file).exists() or table.file in hashes
+        if table.file in REQUIRED or (folder / table.file).exists() or table.file in hashes
     }
     rows = {name: TABLES[name].parse(content, folder / TABLES[name].file) for name, content in contents.items()}
     tables = StoredTables(rows, {TABLES[name].file: content for name, content in contents.items()})
@@ -494,42 +456,15 @@ def read_tables(folder: str | Path) -> StoredTables:
         if recorded is not None and hashes.get(name) != digest:
             what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
             raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
-    return tables
-
-
-def verify_tables(folder: str | Path) -> StoredTables:
-    """Read the tables of a folder; DamagedError that names a table, or a record it was made from, that was changed."""
-    folder = Path(folder)
-    tables, recorded = read_tables(folder), _recorded(folder)
-    for source in [] if recorded is None else recorded["made_from"]:
+    for source in recorded.made_from if recorded is not None and verify_sources else ():
         file = folder / source["file"]
         if file.is_file() and sha256(file) != source["sha256"]:
             raise DamagedError(f"{file}: not the file that the tables were made from. Collect or import again.")
     return tables
 
 
-def required_files() -> list[str]:
-    """The files that every folder of tables has."""
-    return [table.file for table in TABLES.values() if table.required]
-
-
-def hashed_files(folder: str | Path, files: Iterable[Path]) -> list[tuple[str, str]]:
-    """Files with their sha256, as `made_from` takes them; named by their place in the folder."""
-    return [(path.relative_to(folder).as_posix(), sha256(path)) for path in files]
-
-
 _WHAT_TO_DO = f"Collect or import again; or delete {HASHES} if the tables are your own work now."
 
 
 def _recorded(folder: Path) -> TablesRecord | None:
-    """Return tables.json; None where there is none."""
-    try:
-        return TypeAdapter(TablesRecord).validate_python({"made_from": [], **read_document(folder / HASHES)})
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        raise DamagedError(
-            f"{folder / HASHES}: not a record of tables ({first_error(error)}). {_WHAT_TO_DO}"
-        ) from error
-    except DamagedError as error:
-        raise DamagedError(f"{error} {_WHAT_TO_DO}") from error
+    return TablesRecord.find(folder / HASHES, remedy=_WHAT_TO_DO)

@@ -25,7 +25,7 @@ from collapselab.analysis.trends import Trend
 from collapselab.errors import RunError
 from collapselab.records.profile import HEADLINES
 from collapselab.records.scores import with_scores
-from collapselab.records.tables import HASHES, Row, Run, StoredTables, read_tables, required_files
+from collapselab.records.tables import HASHES, REQUIRED, Row, Run, StoredTables, read_tables
 from collapselab.report.words import setting_name
 from collapselab.suite.collect_models import collect_models
 
@@ -172,7 +172,7 @@ def load_report_data(source: str | Path) -> ReportData:
     source = Path(source)
     if not source.exists():
         raise RunError(f"{source}: no such folder or file. Report a suite, a folder of results, or a result.")
-    if any((source / name).exists() for name in (*required_files(), HASHES, "suite.json")):
+    if any((source / name).exists() for name in (*REQUIRED, HASHES, "suite.json")):
         return _of_tables(source)
     with TemporaryDirectory() as folder:
         collected = Path(folder) / source.resolve().stem
@@ -187,7 +187,7 @@ def load_report_data(source: str | Path) -> ReportData:
 
 
 def _of_tables(directory: Path) -> ReportData:
-    there = any((directory / name).exists() for name in (*required_files(), HASHES))
+    there = any((directory / name).exists() for name in (*REQUIRED, HASHES))
     tables = read_tables(directory) if there else StoredTables({}, {})
     kind = Kind.SUITE
     if is_collected(tables.runs):

@@ -30,7 +30,7 @@ from collapselab.records.result_folder import MEASUREMENTS, load_results
 from collapselab.records.scores import STORED
 from collapselab.records.suite import SuiteRecord, registered_primary
 from collapselab.records.table import ColumnTable, Table
-from collapselab.records.tables import TABLES, Row, verify_tables
+from collapselab.records.tables import TABLES, Row, read_tables
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
 COPIED = ("tables.json", "report.html")
@@ -110,7 +110,7 @@ def upload_dataset(folder: Path, name: str) -> str:
 
 def _verify(directory: Path) -> list[str]:
     """Raise UserError with the name of a file that is not what was written; return the files of the analysis."""
-    tables = verify_tables(directory)
+    tables = read_tables(directory, verify_sources=True)
     registered_primary(directory)
     folder = directory / "analysis"
     summary = SummaryRecord.find(folder / SUMMARY)

@@ -11,22 +11,13 @@ from typing import final
 
 from pydantic import JsonValue
 
-from collapselab.disk import disk_errors
+from collapselab.disk import disk_errors, sha256
 from collapselab.errors import DamagedError, RunError, UserError
 from collapselab.records.measurement import Result
 from collapselab.records.outcomes import BEST_LOSS, ContextColumn, direction
 from collapselab.records.run import Checkpoint, CheckpointRecord, RunFolder, RunRecord, TrainedOn, identity
 from collapselab.records.suite import CorpusOfRun, FailureRecord
-from collapselab.records.tables import (
-    RUNS,
-    ContextRow,
-    Row,
-    RowsByTable,
-    Run,
-    hashed_files,
-    newest_versions,
-    write_tables,
-)
+from collapselab.records.tables import RUNS, ContextRow, Row, RowsByTable, Run, newest_versions, write_tables
 from collapselab.suite.folder import SuiteFolder, open_suite
 
 RECORDS = ("*/run.json", "*/checkpoints/*/training.json", "*/measure/*.json", "*/measure/*.parquet", "failed/*.json")
@@ -67,7 +58,7 @@ def collect(folder: SuiteFolder) -> SuiteTables:
     with folder.locked("tables", wait=True):
         tables = collected_rows(folder)
         with disk_errors(folder.path):
-            made_from = hashed_files(folder.path, _records(folder.path))
+            made_from = [(path.relative_to(folder.path).as_posix(), sha256(path)) for path in _records(folder.path)]
             write_tables(folder.path, tables.rows, made_from=made_from)
     return tables
 

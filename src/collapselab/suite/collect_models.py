@@ -16,15 +16,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Any, cast, final
+from typing import Annotated, Any, cast, final
 
-from collapselab.disk import read_bytes, sha256
+from pydantic import BeforeValidator
+from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
+
+from collapselab.disk import sha256
 from collapselab.errors import ConfigError, RunError
 from collapselab.records.facts import Facts
 from collapselab.records.measurement import Result
+from collapselab.records.options import count
 from collapselab.records.result_folder import OTHERS, find_results
 from collapselab.records.run import RunFolder
-from collapselab.records.table import Cell, base_type, parse_table
+from collapselab.records.table import Cell, Name, Table, base_type
 from collapselab.records.tables import RUNS, RowsByTable, Run, newest_versions, write_tables
 from collapselab.suite.collect import run_row
 
@@ -302,25 +306,25 @@ def seed_of(place: Place) -> int | None:
     return int(said[1]) if said else None
 
 
-def read_facts(path: str | Path) -> Given:
-    """Return the lines of a `models.csv`; ConfigError names the line and column of what is wrong."""
-    header, lines = parse_table(read_bytes(Path(path)), path)
-    if "model" not in header:
-        raise ConfigError(f"{path}: no column model, which says what a line is about; it has {', '.join(header)}.")
-    if measured := sorted(MEASURED & set(header)):
-        raise ConfigError(f"{path}: {measured[0]} comes from measuring and cannot be given. Leave the column out.")
-    given = []
-    for number, line in lines:
-        cells = dict(zip(header, line, strict=True))
-        try:
-            given.append((cells.pop("model"), {name: _cell(name, text) for name, text in cells.items() if text}))
-        except ValueError as error:
-            raise ConfigError(f"{path}, line {number}: {error}") from error
-    return given
-
-
-def _cell(name: str, text: str) -> Cell:
+def _fact_type(name: str) -> Any:
+    """The type of a column of `models.csv`; a count may be written as 5e9."""
     column = "tokens" if name == "tokens_per_step" else name
-    if base_type(RUNS.type_of(column)) is int and re.fullmatch(r"[0-9.]+[eE]\+?[0-9]{1,2}", text):
-        text = f"{float(text):.0f}"
-    return RUNS.cell(column, text)
+    hint = RUNS.columns.get(column) or RUNS.further_type(column)
+    return Annotated[hint, BeforeValidator(count)] if base_type(hint) is int else hint
+
+
+class ModelLine(TypedDict):
+    """A line of `models.csv`."""
+
+    model: Name
+
+
+MODELS: Table[Any] = Table("models", ModelLine, key=("model",), further="model", further_type=_fact_type)
+
+
+def read_facts(path: str | Path) -> Given:
+    """Return the lines of a `models.csv`; a UserError names the line and column of what is wrong."""
+    lines = MODELS.read(path)
+    if lines and (measured := sorted(MEASURED & lines[0].keys())):
+        raise ConfigError(f"{path}: {measured[0]} comes from measuring and cannot be given. Leave the column out.")
+    return [(line.pop("model"), {name: cell for name, cell in line.items() if cell is not None}) for line in lines]
