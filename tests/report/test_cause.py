@@ -89,7 +89,7 @@ def test_the_p_beside_equivalent_is_that_of_equivalence() -> None:
 
 def test_an_axis_that_is_not_straight_is_named_and_that_of_carriers_is_straight(figures: dict[str, Figure]) -> None:
     """One arm is off by 1.9 nats, so that the others would be in one place."""
-    assert "The axis is logarithmic both ways from 0." in figures["effects"].caption
+    assert "The axis is logarithmic in both directions from 0." in figures["effects"].caption
     assert "logarithmic" not in figures["shams"].caption
     for panel in figures["attribution"].panels:
         assert "symlog" not in str(panel.chart.to_dict())

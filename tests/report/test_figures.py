@@ -242,7 +242,7 @@ def test_few_values_far_from_all_others_do_not_flatten_them(tmp_path: Path) -> N
     assert '"type": "symlog"' in drawn["logdist_uncentred_cv"]
     assert '"regression"' not in drawn["logdist_uncentred_cv"]
     assert '"regression"' in drawn["lognorm_cv"]
-    assert "logarithmic both ways from 0" in figure.caption
+    assert "symmetric logarithmic" in figure.caption
 
 
 @pytest.mark.parametrize(("low", "high", "few"), [(1e-4, 1.0, 1), (0.03, 0.4, 3), (1e-12, 1e3, 1)])

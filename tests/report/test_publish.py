@@ -67,7 +67,7 @@ def test_a_card_says_what_a_stranger_needs(suite: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "- options: those by default\n"),
+        ({}, "- options: defaults\n"),
         ({"layers": "all", "classes": True, "null": False, "batch": 7, "skip_positions": 1, "min_count": 3},
          "- options: `--layers all --classes --no-null --min-count 3`\n"),
     ],
@@ -105,7 +105,7 @@ def test_it_can_be_made_again_and_replaces_nothing_else(suite: Path, tmp_path: P
     assert publish(suite, to="hf:me/a").files == publish(suite, to="hf:me/a").files
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ConfigError, match="not a folder that `publish` made"):
+    with pytest.raises(ConfigError, match="`publish` did not make it"):
         publish(suite, to="hf:me/a", out=tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
@@ -203,7 +203,7 @@ def test_an_upload_takes_every_file_to_the_hub(suite: Path, hub: Any) -> None:
 
 def test_a_hub_that_refuses_is_one_message(suite: Path, hub: Any) -> None:
     hub.refuses = True
-    with pytest.raises(RunError, match="me/a: the hub did not take it"):
+    with pytest.raises(RunError, match="me/a: the upload failed"):
         publish(suite, to="hf:me/a", upload=True)
 
 

@@ -216,7 +216,7 @@ def test_one_run_is_drawn_and_what_it_cannot_say_is_said(tmp_path: Path) -> None
     page = page_of(tmp_path)
     assert "With scale held fixed these tables say nothing" in page.text
     assert {"collapse-agreement", "training-agreement"} <= set(page.data["panels"])
-    assert "All models are of one width" in page.text
+    assert "All models have the same width" in page.text
 
 
 def test_a_metric_that_was_not_measured_leaves_its_place_and_no_other(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables in, things to look at out: a page of one model, of several, or of a suite, and its figures as files.
+"""HTML pages of one model, of several models or of a suite, and their figures as files.
 
 data.py reads tables and their analysis, or results; view.py makes the tables that figures draw, and `View`, all that a
 figure is given. charts/ is how we draw, figures/ what we draw: each figure is one entry of `FIGURES`. answer.py has the
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class _Callable(ModuleType):
-    """`collapselab.report` is this package and, by its public name, the function: calling the one calls the other."""
+    """`collapselab.report` names both this package and the public function; calling the package calls the function."""
 
     def __call__(self, *args: object, **options: object) -> object:
         written: object = import_module("collapselab.report.report").report(*args, **options)

@@ -1,6 +1,6 @@
 """The short answer of a suite for each property: does it grow with scale, and does it come with a better outcome?
 
-A verdict is a row of the analysis' tables in one word, with the numbers of that row beside it. It is never stronger
+A verdict summarises one row of the analysis' tables in a word, beside the numbers of that row. It is never stronger
 than the row: what no corrected test shows is "not shown", whatever the sign.
 """
 
@@ -21,7 +21,7 @@ from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_
 
 @final
 class Mark(StrEnum):
-    """How a verdict is drawn: the class of its style, and by `SYMBOLS` its sign."""
+    """How a verdict is drawn: its CSS class and, in `SYMBOLS`, its sign."""
 
     WITH = "with"
     AGAINST = "against"
@@ -41,10 +41,10 @@ MARKS = {
     Verdict.DESCRIPTION: Mark.DESCRIBED,
 }
 WEIGHTS = {Mark.WITH: 100, Mark.AGAINST: 100, Mark.MIXED: 50, Mark.UNSHOWN: 10, Mark.DESCRIBED: 1}
-"""Evidence of a cell, by which rows are ordered."""
+"""Weights by which the rows are ordered, strongest evidence first."""
 AXES = {"width": "width", "depth": "depth", "epochs": "longer training"}
 FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", "trends")
-"""Topics whose first sentence is part of the answer; the others are in the sections they are about."""
+"""Topics whose first sentence is part of the answer; the other sentences are in the sections of the page."""
 
 
 @final
@@ -64,7 +64,7 @@ class Cell:
 @final
 @dataclass(frozen=True)
 class Line:
-    """One metric of the table, with its cells by the key of the column in `COLUMNS`."""
+    """One metric of the table: its cells by column key (see `COLUMNS`)."""
 
     metric: str
     cells: dict[str, Cell]
@@ -77,18 +77,18 @@ NOT_MEASURED = Cell(Mark.ABSENT, NO_ANSWER, "not measured.")
 @final
 @dataclass(frozen=True)
 class Answer:
-    """What the first screen says: a sentence, the verdicts with the most evidence first, and what is not known."""
+    """The first screen: a sentence, the verdicts with the most evidence first, and what is unknown."""
 
     headline: str
     columns: dict[str, str]
-    """Columns in which something is known, with their titles."""
+    """Columns with at least one verdict, with their titles."""
     lines: list[Line]
     silent: list[tuple[str, str]]
-    """Reasons why there is no verdict, the most frequent first, each with what it is about."""
+    """Reasons for missing verdicts, the most frequent first, each with what it concerns."""
 
 
 def answer(data: ReportData) -> Answer:
-    """The verdicts of every main metric, ordered by their evidence."""
+    """Return the verdicts on the main metrics, ordered by evidence."""
     lines = verdicts(data)
     reasons: dict[str, list[str]] = {}
     for key, title in COLUMNS.items():
@@ -111,7 +111,7 @@ def _known(cell: Cell) -> bool:
 
 
 def verdicts(data: ReportData) -> list[Line]:
-    """The verdicts of every main metric, in the order of the catalogue."""
+    """Return the verdicts on the main metrics, in the order of the catalogue."""
     return [
         Line(metric, {"fixed": _related(data, metric, WITHIN), "outcome": _related(data, metric, ALL),
                       "scale": _with_scale(data, metric)})
@@ -124,7 +124,7 @@ def headline(data: ReportData, lines: list[Line] | None = None) -> str:
     correction over families."""
     lines = verdicts(data) if lines is None else lines
     if not lines:
-        return "There is nothing to say yet."
+        return "No results yet."
     clauses = [*_across_words(data, lines), *_fixed_words(data, lines), *_effect_words(data)]
     text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}."
@@ -185,21 +185,21 @@ def _effect_words(data: ReportData) -> Iterable[str]:
 
 
 def opening(data: ReportData) -> list[Sentence]:
-    """The first sentence of each topic of the summary."""
+    """Return the first sentence of each topic of the summary."""
     sentences = data.analysis.sentences if data.analysis else []
     firsts = {sentence.topic: sentence for sentence in reversed(sentences)}
     return [firsts[topic] for topic in FIRST if topic in firsts]
 
 
 def remaining(data: ReportData, *topics: str) -> list[Sentence]:
-    """The sentences of these topics that are not part of the answer."""
+    """Return the sentences of these topics that are not part of the answer."""
     first = opening(data)
     sentences = data.analysis.sentences if data.analysis else []
     return [sentence for sentence in sentences if sentence.topic in topics and sentence not in first]
 
 
 def unplaced(data: ReportData, placed: Iterable[str]) -> list[Sentence]:
-    """The sentences of topics that no section of the page is about, and that are no part of the answer."""
+    """Return the sentences that are neither in a section of the page nor part of the answer."""
     topics = {sentence.topic for sentence in data.analysis.sentences} if data.analysis else set()
     return remaining(data, *(topics - set(placed)))
 
@@ -218,7 +218,7 @@ def _related(data: ReportData, metric: str, subset: str) -> Cell:
 
 
 def _evidence(relation: Relation) -> str:
-    """The interval of r, its corrected p, and how many runs it is of."""
+    """Return the interval of r, its corrected p, and the number of runs."""
     parts = [] if None in (relation.low, relation.high) else [f"[{relation.low:+.2f}, {relation.high:+.2f}]"]
     parts += [f"p {relation.p_holm:.2g}"] if relation.subset == WITHIN and relation.p_holm is not None else []
     return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in (*parts, f"{relation.n} runs"))
@@ -228,7 +228,7 @@ def _with_scale(data: ReportData, metric: str) -> Cell:
     rows = [row for axis in AXES for row in data.trends(axis, metric)]
     verdicts = {row.verdict for row in rows}
     if not rows:
-        return Cell(Mark.ABSENT, NO_ANSWER, "no two models differ in size or length of training alone.")
+        return Cell(Mark.ABSENT, NO_ANSWER, "no two models differ only in size or in length of training.")
     if verdicts == {Verdict.TOO_FEW}:
         return Cell(Mark.ABSENT, VERDICT_WORDS[Verdict.TOO_FEW], rows[0].why or NOT_MEASURED.evidence)
     if verdicts in ({Verdict.AS_PREDICTED}, {Verdict.OPPOSITE}):
@@ -240,6 +240,6 @@ def _with_scale(data: ReportData, metric: str) -> Cell:
 
 
 def _shares(rows: list[Trend]) -> str:
-    """In how many groups the metric moves toward collapse; where that says no direction, in how many it rises."""
+    """Count the groups in which the metric moves toward collapse or, for metrics without a direction, rises."""
     counts = ", ".join(f"{row.groups_toward} of {row.groups} by {AXES[row.axis]}" for row in rows)
     return f"{'rises' if rows[0].toward is None else 'toward collapse'} in {counts}"

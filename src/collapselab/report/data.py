@@ -1,8 +1,8 @@
-"""What a page is about: the tables of a folder, or of results, and what the analysis made of them.
+"""Data of a page: the tables of a folder, or of results, and their analysis.
 
 The analysis is read from `DIR/analysis`. Where it is missing, or was not made from these tables by this program, it is
 made again with the same outcome, permutations and seed. A suite that cannot be analysed yet, because nothing ran or all
-failed, has a page too: the reason is in place of the answer. Tables that are damaged are refused. Results that were not
+failed, has a page too, with the reason in place of the answer. Damaged tables are refused. Results that were not
 collected are collected into a temporary folder first.
 """
 
@@ -30,13 +30,13 @@ from collapselab.report.words import setting_name
 from collapselab.suite.collect_models import collect_models
 
 Latest = dict[tuple[str, str], Run]
-"""Lines of the table of runs, by run and checkpoint."""
+"""Rows of the table of runs, by run and checkpoint."""
 CHECKPOINT = ("epoch", "step")
 
 
 @final
 class Kind(StrEnum):
-    """What a page is about, which decides what is on it."""
+    """What a page is about, which decides its contents."""
 
     MODEL = "model"
     MODELS = "models"
@@ -46,9 +46,9 @@ class Kind(StrEnum):
 @final
 @dataclass(frozen=True)
 class ReportData:
-    """The tables of one folder, or of results. `models` is None exactly where `problem` says why.
+    """The tables of one folder, or of results. `models` is None exactly if `problem` is set.
 
-    Without `models` there is no `analysis`, nor is there one of a single model.
+    There is no `analysis` without `models`, nor for a single model.
     """
 
     directory: Path
@@ -59,7 +59,7 @@ class ReportData:
     kind: Kind = Kind.SUITE
 
     def latest(self, measured: set[tuple[str, str]]) -> Latest:
-        """Of each run the last checkpoint among these runs and checkpoints, with its line of the table of runs."""
+        """Return the last checkpoint of each run among these, with its row of the table of runs."""
         last: dict[str, Run] = {}
         for run in self.runs:
             if (run["run"], run["checkpoint"]) in measured:
@@ -88,7 +88,9 @@ class ReportData:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """A short readable name of every run, as `2×64, within +0.1, seed 3`; collected models keep their own."""
+        """Return a short readable name for every run, e.g. `2×64, within +0.1, seed 3`; collected models keep their
+        own.
+        """
         runs = {run["run"]: run["run"] for run in self.runs}
         if self.models is None or is_collected(self.runs):
             return _unique({run: run.rstrip("/").split("/")[-1] for run in runs}) if is_collected(self.runs) else runs
@@ -103,7 +105,7 @@ class ReportData:
 
     @cached_property
     def main(self) -> list[str]:
-        """The paper's metrics as far as they were measured; where none was, all that were. Of one model its profile."""
+        """Return the paper's metrics that were measured, or all metrics if none was; of one model, its profile."""
         if self.kind is Kind.MODEL:
             return [headline.metric for headline in HEADLINES if headline.metric in self._measured]
         known = [metric for metric in self._measured if metric not in NOT_TESTED]
@@ -111,7 +113,7 @@ class ReportData:
 
     @cached_property
     def further(self) -> list[str]:
-        """All other metrics that were measured."""
+        """Return all other metrics that were measured."""
         return [metric for metric in self._measured if metric not in self.main]
 
     @cached_property
@@ -122,31 +124,31 @@ class ReportData:
 
     @cached_property
     def logarithmic(self) -> set[str]:
-        """Metrics that are judged on their logarithm and have one; they are drawn on a logarithmic axis."""
+        """Return the metrics that are judged on their logarithm and have one; their axes are logarithmic."""
         if self.models is None:
             return set()
         on_log = [variable for variable in self.models.variables if variable.transform == "log"]
         return {variable.metric for variable in on_log if (~np.isnan(variable.values)).any()}
 
     def relation(self, metric: str, subset: str = ALL) -> Relation | None:
-        """The row of `relate.csv` on the metric's own scale; None where the analysis has none."""
+        """Return the row of `relate.csv` on the metric's own scale, or None."""
         wanted = (metric, subset, RELATED[metric].transform)
         relations = self.analysis.tables["relate"] if self.analysis else []
         return next((row for row in relations if (row.metric, row.subset, row.transform) == wanted), None)
 
     def trends(self, axis: str, metric: str) -> list[Trend]:
-        """The rows of `trends.csv` about one metric along one axis that have groups to compare."""
+        """Return the rows of `trends.csv` about one metric along one axis that have groups to compare."""
         rows = self.analysis.tables["trends"] if self.analysis else []
         return [row for row in rows if (row.axis, row.metric) == (axis, metric) and row.groups]
 
 
 def is_collected(runs: list[Run]) -> bool:
-    """Whether these are collected models, of which the vocabulary is known, and not the runs of a suite."""
+    """Return whether these are collected models, which record their vocabulary, rather than the runs of a suite."""
     return any(run.get("vocabulary") is not None for run in runs)
 
 
 def _setting_words(regime: Regime) -> list[str]:
-    """The settings that vary, as `within +0.1` and `weight decay 0.1`; those that a checkpoint has are left out."""
+    """Return the settings that vary, e.g. `within +0.1` and `weight decay 0.1`, without those of the checkpoint."""
     words = []
     for name, value in regime.settings:
         if name == "intervene" and value is not None:
@@ -159,15 +161,15 @@ def _setting_words(regime: Regime) -> list[str]:
 
 
 def _unique(labels: dict[str, str]) -> dict[str, str]:
-    """Labels of several runs get the run's own name too."""
+    """Append the run's name to labels that several runs share."""
     counts = Counter(labels.values())
     return {run: text if counts[text] == 1 else f"{text} ({run})" for run, text in labels.items()}
 
 
 def load_report_data(source: str | Path) -> ReportData:
-    """The tables of a suite, of a folder that `collect` or `import` made, or of results of `measure`.
+    """Load the tables of a suite, of a folder that `collect` or `import` made, or of results of `measure`.
 
-    RunError where there are none.
+    Raise RunError if there are none.
     """
     source = Path(source)
     if not source.exists():
@@ -212,5 +214,5 @@ def _problem(directory: Path, runs: list[Run], rows: list[Row]) -> str | None:
     if len(failed) == len(runs):
         return f"None of the {len(runs):,} models has a validation loss; the reasons are below with the runs."
     if not any(row.value is not None for row in rows):
-        return f"{len(runs):,} models, and no metric was measured of any yet."
+        return f"No metric was measured for any of the {len(runs):,} models."
     return None

@@ -1,7 +1,7 @@
 """Every figure as SVG and PDF: its panels side by side, in the light colours, with the legend in the picture.
 
-They are made for print: set as wide as a page of text, about seven inches, three panels are side by side and the
-smallest type is of seven points; a panel by itself fits a column.
+Sizes are for print: at the width of a page of text, about seven inches, three panels fit side by side and the smallest
+type has seven points. A single panel fits a column.
 """
 
 import re
@@ -18,29 +18,29 @@ from collapselab.report.view import Columns, Keys, lines
 
 COLUMNS = 3
 WIDTH, WIDE = 168, 250
-"""Of a panel among others, and of one by itself; in pixels of 96 to the inch, which a PDF takes for points."""
+"""Width of a panel among others, and of a single one, in pixels at 96 per inch, which PDF takes as points."""
 HEIGHT = 0.8
-"""Of a panel, as a share of its height on the page."""
+"""Height of a panel relative to the page."""
 TITLE, BELOW = 28, 41
-"""Letters that fit on a line of a panel's title, and of the note below it."""
+"""Characters that fit on a line of a panel's title, and of the note below it."""
 PDF_TRIES = 40
 REFERENCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
 FONTS = re.compile(rb"/Subtype /Type0\n  /BaseFont /(\S+)")
 PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
-"""Room for labels at the edges: a reader's font may be wider than the one they were measured with."""
+"""Margins for labels: a reader's font may be wider than the one they were measured with."""
 
 
 def write_figures(
     folder: str | Path, figures: Iterable[Figure], tables: Mapping[str, Columns], keys: Keys
 ) -> list[Path]:
-    """Write every figure that has panels, each file whole or not at all."""
+    """Write every figure that has panels, each file atomically."""
     import vl_convert
 
     written = []
     for figure in figures:
         if not figure.panels or figure.axes:
             continue
-        # Clips are numbered from 0: the library goes on counting, so that a file would depend on those drawn before it.
+        # Number clips from 0: the library keeps counting, so a file would depend on the figures drawn before it.
         numbers: dict[str, str] = {}
         svg = vl_convert.vegalite_to_svg(composed(figure, tables, keys))
         svg = re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)  # noqa: B023
@@ -53,11 +53,11 @@ def write_figures(
 
 
 def _pdf(svg: str) -> bytes:
-    """Convert to PDF, with the same bytes every time: the library writes fonts and references in a random order."""
+    """Convert to PDF, with the same bytes every time although the library orders fonts and references at random."""
     import vl_convert
 
     pdf = b""
-    for _ in range(PDF_TRIES):  # two fonts are in the wrong order in every second file
+    for _ in range(PDF_TRIES):  # in every second file two fonts are swapped
         pdf = vl_convert.svg_to_pdf(svg)
         pdf = REFERENCES.sub(lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), pdf)
         if (fonts := FONTS.findall(pdf)) == sorted(fonts):

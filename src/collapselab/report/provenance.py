@@ -1,4 +1,4 @@
-"""Where the runs come from: settings, versions and hashes of their `run.json`, what failed, and how to do it again."""
+"""Provenance of the runs: settings, versions and hashes of their `run.json`, failures, and commands to repeat them."""
 
 import shlex
 from collections import Counter
@@ -15,28 +15,28 @@ from collapselab.records.run import RunRecord
 from collapselab.report.data import ReportData
 
 LONGEST = 12
-"""Different values of a setting that are listed; more are counted."""
+"""Number of different values of a setting that are listed."""
 
 
 @final
 @dataclass(frozen=True)
 class Origins:
-    """What the last section says. `facts` are settings and versions, each with its values and how many runs have it."""
+    """The last section of the page. `facts` are settings and versions, each with its values and number of runs."""
 
     facts: list[tuple[str, str]]
     corpora: list[str]
     failures: list[tuple[str, str, str]]
     findings: list[Finding]
-    """Signatures that were found; those that were not are in the table."""
+    """Signatures that were found; the others are in the table."""
     unknown: list[tuple[str, str, int]]
-    """Signatures that could not be judged: which, why, and of how many runs."""
+    """Signatures that could not be judged: name, reason, number of runs."""
     missing: list[tuple[str, str, int]]
     commands: list[str]
     records: int
 
 
 def provenance(data: ReportData) -> Origins:
-    """From the run.json of every run that has one, and from the tables."""
+    """Collect the facts from the run.json of every run that has one, and from the tables."""
     records = _records(data)
     corpora = [record.corpus for record in records]
     findings = data.analysis.tables["diagnosis"] if data.analysis else []
@@ -55,8 +55,9 @@ def provenance(data: ReportData) -> Origins:
 
 
 def _records(data: ReportData) -> list[RunRecord]:
-    """The runs' own records. A run that is being written, or whose record is damaged, has none: it is still in the
-    tables, which were checked when they were made."""
+    """Return the runs' own records. A run that is being written, or whose record is damaged, has none; it is still in
+    the tables, which were checked when they were made.
+    """
     records = []
     for run in dict.fromkeys(run["run"] for run in data.runs):
         path = data.directory / run / "run.json"
@@ -87,7 +88,7 @@ def _counted(values: Counter[str], runs: int) -> str:
 
 
 def _commands(data: ReportData) -> list[str]:
-    """From the recipe where the folder is a suite's, else from its tables on."""
+    """Return the commands that repeat this: from the recipe of a suite, else from the tables."""
     folder = shlex.quote(data.name)
     suite = [f"collapselab suite run {folder}"] if (data.directory / "suite.json").is_file() else []
     asked, options = data.analysis, ""
@@ -97,7 +98,7 @@ def _commands(data: ReportData) -> list[str]:
 
 
 def model_facts(data: ReportData) -> list[str]:
-    """What is known of one model: its size, the text that it was measured on, and its scores there."""
+    """Describe one model: its size, the text that it was measured on, and its scores there."""
     run = data.runs[0]
     last = next((row for row in data.rows if (row.split, row.layer, row.bin) == ("train", "last", "all")), None)
     known = {
@@ -114,13 +115,13 @@ def model_facts(data: ReportData) -> list[str]:
 
 
 def comparison(data: ReportData) -> Comparison:
-    """Where one model stands among the reference models."""
+    """Compare one model with the reference models."""
     run = data.runs[0]
     return compare_with_references(data.rows, str(run.get("corpus")), run["parameters"])
 
 
 def next_steps(data: ReportData, missing: Collection[str]) -> list[tuple[str, str]]:
-    """Commands that say more about one model; `missing` are the keys of figures that were not drawn."""
+    """Return commands that reveal more about one model; `missing` are the keys of figures that were not drawn."""
     model = shlex.quote(data.labels[data.runs[0]["run"]])
     options = {"layers": "--layers all", "token_ends": "--classes", "bins": "--bins 4"}
     asked = [option for key, option in options.items() if key in missing]

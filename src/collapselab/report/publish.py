@@ -1,12 +1,12 @@
-"""`publish`: the results of a folder as a dataset that others can load, with a card, and its way to the hub.
+"""`publish`: write the results of a folder as a dataset with a card, and upload it to the hub on request.
 
     <out>/README.md             the card: what was asked, what came out, how it was measured, how to use it
           runs.csv results.csv  and the other tables of the folder, with tables.json that holds their hashes
           measurements.json     every measurement with its facts, for `collapselab compare`
           analysis/ suite.json report.html    where the folder has them
 
-Nothing leaves the machine unless `upload` is asked for, and no file says where on this machine the folder was. The
-reader of a card knows neither the suite nor this program. `model_card` is what a measured model's own card can have.
+Nothing leaves the machine without `upload`, and no file contains a local path. The card is written for readers who
+know neither the suite nor this program. `model_card` makes the section and metadata for a measured model's own card.
 """
 
 import os
@@ -37,22 +37,22 @@ COPIED = ("tables.json", "report.html")
 LOCAL_PATH = re.compile(
     r"(?<![\w./\\])(?<!https:)(?<!http:)(?:~|[A-Za-z]:)?[/\\](?:[^\s\"'`/\\]+[/\\])*([^\s\"'`/\\]+)"
 )
-"""An absolute path in a text, with its last part; an address of the web is none."""
+"""An absolute local path in a text, with its last part as a group; URLs do not match."""
 
 
 @final
 @dataclass(frozen=True)
 class Published:
-    """What was made, where it would go or went, and its files."""
+    """The files that were made, and where they would go or went."""
 
     folder: Path
     target: str
     files: list[str]
     address: str | None
-    """Where it is, once it was uploaded."""
+    """The URL, after an upload."""
 
     def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`."""
+        """Return a document for `json.dumps`."""
         return {"folder": str(self.folder), "target": self.target, "files": self.files, "address": self.address}
 
 
@@ -63,18 +63,18 @@ def publish(
 
     >>> from collapselab import publish
     >>> made = publish("suites/tiny", to="hf:me/tiny")
-    >>> made.files[0], made.address  # made, and not uploaded
+    >>> made.files[0], made.address  # written, not uploaded
     ('README.md', None)
 
     `to` is `hf:USER/NAME`. The upload goes to HF_ENDPOINT, or the hub, with the token that `hf auth login` has stored.
     """
     directory, name = Path(directory), checked_target(to)
     if not (directory / "results.csv").is_file():
-        raise RunError(f"{directory}: has no results.csv. Run the suite, or collect it: collapselab suite collect.")
+        raise RunError(f"{directory}: no results.csv. Run the suite, or collect it: collapselab suite collect.")
     made = Path(out) if out is not None else directory / "published"
     if made.exists():
         if not made.is_dir() or (any(made.iterdir()) and not (made / MEASUREMENTS).is_file()):
-            raise ConfigError(f"{made}: is there, and not a folder that `publish` made. Name another with --out.")
+            raise ConfigError(f"{made}: exists, and `publish` did not make it. Choose another folder with --out.")
         remove_folder(made)
     with folder_written_whole(made) as partial:
         _write(directory, partial, name, license)
@@ -83,15 +83,15 @@ def publish(
 
 
 def checked_target(to: str) -> str:
-    """USER/NAME of a place on the hub; ConfigError for anything else."""
+    """Return USER/NAME of a target on the hub; raise ConfigError for anything else."""
     target = TARGET.fullmatch(to)
     if target is None:
-        raise ConfigError(f"to: {to[:100]!r} is not a place to publish. Write hf:USER/NAME, as in hf:me/my-suite.")
+        raise ConfigError(f"to: {to[:100]!r} is not a target. Write hf:USER/NAME, e.g. hf:me/my-suite.")
     return target["name"]
 
 
 def upload_dataset(folder: Path, name: str) -> str:
-    """Put a folder into a dataset of the hub, which is made if it is not there; its address."""
+    """Upload a folder to a dataset of the hub, creating it if needed; return its URL."""
     from huggingface_hub import HfApi
 
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
@@ -102,14 +102,12 @@ def upload_dataset(folder: Path, name: str) -> str:
         )
     except Exception as error:
         words = " ".join(str(error).split())[:200]
-        raise RunError(
-            f"{name}: the hub did not take it ({words}). Log in with `hf auth login`, and try again."
-        ) from error
+        raise RunError(f"{name}: the upload failed ({words}). Log in with `hf auth login`, and try again.") from error
     return f"{api.endpoint}/datasets/{name}"
 
 
 def _verify(directory: Path) -> list[str]:
-    """Raise UserError with the name of a file that is not what was written; return the files of the analysis."""
+    """Raise UserError naming a file that differs from what was written; return the files of the analysis."""
     tables = read_tables(directory, verify_sources=True)
     registered_primary(directory)
     folder = directory / "analysis"
@@ -118,10 +116,10 @@ def _verify(directory: Path) -> list[str]:
         return []
     again = f"Run `collapselab analyze {directory}` again."
     if summary.tables != tables.hashes:
-        raise DamagedError(f"{folder / SUMMARY}: an analysis of other tables. {again}")
+        raise DamagedError(f"{folder / SUMMARY}: the analysis is of other tables. {again}")
     for name, digest in summary.files.items():
         if not (folder / name).is_file() or sha256(folder / name) != digest:
-            raise DamagedError(f"{folder / name}: not the table that the analysis wrote. {again}")
+            raise DamagedError(f"{folder / name}: changed since the analysis wrote it. {again}")
     scores = [STORED] if stored_scores(directory) is not None else []
     return [SUMMARY, *summary.files, *scores]
 
@@ -144,7 +142,7 @@ def _write(directory: Path, out: Path, name: str, license: str) -> None:
 
 
 def _without_paths(result: Result) -> Result:
-    """The same measurement; model and corpus are named as they are inside their folders."""
+    """Return the measurement with paths of model and corpus reduced to names."""
     facts = cast(Facts, without_local_paths(result.facts))
     facts["corpus"] = Path(facts["corpus"]).name
     if facts["in_a_run"]:
@@ -173,7 +171,7 @@ ABOUT = (
 
 
 def dataset_card(directory: Path, results: Results, tables: list[AnyTable], name: str, license: str) -> str:
-    """The card of a dataset of results: metadata, then what a reader needs to judge and to use the numbers."""
+    """Return the card of a dataset of results: metadata, then what a reader needs to judge and use the numbers."""
     configs = "".join(f"- config_name: {table.name}\n  data_files: {table.file}\n" for table in tables)
     front = f"---\nlicense: {license}\ntags: [neural-collapse, collapselab]\nconfigs:\n{configs}---"
     parts = [front, f"# {name.split('/')[1]}"]
@@ -188,8 +186,8 @@ def dataset_card(directory: Path, results: Results, tables: list[AnyTable], name
     parts += [
         "## Use",
         f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{name}", "results")\n```',
-        "Compare with your own: `collapselab compare YOURS measurements.json`. It checks the corpus, the versions of "
-        "the metrics and the options first. `collapselab metrics NAME` says what a metric means.",
+        "Compare with your own: `collapselab compare YOURS measurements.json`. It first checks that corpus, metric "
+        "versions and options agree. `collapselab metrics NAME` explains a metric.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -218,30 +216,30 @@ def _provenance(results: Results) -> Iterator[str]:
 
 
 def _text(facts: Facts) -> str:
-    """The text of a measurement: its name, how much of it was measured, and its hash."""
+    """Describe the text of a measurement: its name, how much of it was measured, and its hash."""
     splits = " and ".join(f"{split['tokens']:,} tokens of {name}" for name, split in facts["splits"].items())
     block = f" in blocks of {facts['block']:,} tokens" if "block" in facts else ""
     return f"{_plain(corpus_name(facts))}{block}, {splits}; corpus hash `{facts['corpus_hash']}`"
 
 
 def corpus_name(facts: Facts) -> str:
-    """What the text is called, or its corpus; never a path on this machine."""
+    """Return the name of the text or of its corpus, never a local path."""
     return str(facts.get("text") or PurePath(str(facts["corpus"])).name)
 
 
 def _options(options: OptionFacts) -> str:
-    """The options that are not at their default, as `measure` takes them."""
+    """Return the options that differ from their defaults, as `measure` takes them."""
     usual = {option.name: option.default for option in fields(Options)}
     given = []
     for name, value in options.items():
         if name not in RUNNING and value != usual.get(name):
             flag = name.replace("_", "-")
             given.append(f"--no-{flag}" if value is False else f"--{flag}" if value is True else f"--{flag} {value}")
-    return f"`{_code(' '.join(given))}`" if given else "those by default"
+    return f"`{_code(' '.join(given))}`" if given else "defaults"
 
 
 def _plain(text: str) -> str:
-    """Return a user's text on one line, in which nothing is Markdown or HTML."""
+    """Return a user's text on one line, with Markdown and HTML escaped."""
     return re.sub(r"([\\`*\[\]!|#])", r"\\\1", " ".join(text.split())).replace("<", "&lt;")
 
 
@@ -251,20 +249,20 @@ def _code(text: str) -> str:
 
 
 BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"
-"""Around the section, so that it can be replaced."""
+"""Markers around the section, so that it can be replaced."""
 
 
 @final
 @dataclass(frozen=True)
 class ModelCard:
-    """What a measured model's card can have: `section` for its text, `index` for its metadata (`model-index`)."""
+    """Parts of a measured model's card: `section` for its text, `index` for its metadata (`model-index`)."""
 
     section: str
     index: list[dict[str, object]]
 
 
 def model_card(result: Result, *, name: str | None = None) -> ModelCard:
-    """The parts of a model's card on the hub that a measurement fills. `name` is the model's there, else its own.
+    """Make the parts of a model's card on the hub that a measurement fills. `name` is the model's name there.
 
     >>> from collapselab import load_results, model_card
     >>> card = model_card(load_results("runs/small")[-1])
@@ -275,7 +273,7 @@ def model_card(result: Result, *, name: str | None = None) -> ModelCard:
 
 
 def card_section(result: Result) -> str:
-    """Markdown for a model card: every metric of the last layer beside its null, and how it was measured."""
+    """Return Markdown for a model card: every metric of the last layer beside its null, and how it was measured."""
     facts = result.facts
     rows = ["| property | metric | value | shuffled labels |", "|---|---|---|---|"]
     for row in _last_layer(result):
@@ -290,7 +288,7 @@ def card_section(result: Result) -> str:
 
 
 def eval_results(result: Result, *, name: str) -> list[dict[str, object]]:
-    """`model-index` of the hub: the values under the name of the model, on the text that they were measured on."""
+    """Return the hub's `model-index`: the values under the model's name, on the measured text."""
     metrics = [
         {"type": row.metric, "name": f"{METRICS[row.metric].property}: {row.metric}", "value": row.value}
         for row in _last_layer(result)

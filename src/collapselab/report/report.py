@@ -1,10 +1,10 @@
-"""report: from tables or results to a page, and to figures for a paper.
+"""`report`: write tables or results as a page, and as figures for a paper.
 
-What the page is about decides what is on it (`Kind`): one model, several models, or a suite. It is one HTML file that
-holds its scripts, its data and its style, and asks for nothing from anywhere. The data (what the figures draw, and the
-tables as they are on disk, to search and to save) is compressed JSON. Text of others (names of runs, reasons, settings)
-passes through the template's escaping. A policy (CSP) in the page names its two scripts by their hash: the browser runs
-no other, none that is made from text at run time, and asks nothing of the network.
+The contents depend on the `Kind` of the page: one model, several models, or a suite. It is one HTML file that
+holds its scripts, its data and its style, and loads nothing. The data (what the figures draw, and the
+tables as they are on disk, to search and to save) is compressed JSON. Untrusted text (names of runs, reasons, settings)
+is escaped by the template. A content security policy (CSP) names the page's two scripts by their hash: the browser
+runs no other code, evaluates no text as code, and makes no network request.
 """
 
 import base64
@@ -37,7 +37,7 @@ from collapselab.report.figures.relations import has_others
 from collapselab.report.view import Columns, Keys, View, filters, keys, models_table, overview
 
 PLACED = {"diagnosis"}
-"""Topics of the summary that the page itself has a place for; all others follow a figure."""
+"""Topics of the summary with a section of their own on the page; all others follow a figure."""
 OF_ONE_MODEL = ("inside", "tokens")
 """Sections of the page of one model."""
 
@@ -45,21 +45,21 @@ OF_ONE_MODEL = ("inside", "tokens")
 @final
 @dataclass(frozen=True)
 class WrittenReport:
-    """What was written, and what the reader should know about it."""
+    """The written page, and warnings about it."""
 
     page: Path
     figures: list[Path]
     notes: list[str]
 
     def to_json(self) -> dict[str, str | list[str]]:
-        """Ready for `json.dumps`."""
+        """Return a document for `json.dumps`."""
         return {"page": str(self.page), "figures": [str(path) for path in self.figures], "notes": self.notes}
 
 
 def report(
     source: str | Path | Result, *, out: str | Path | None = None, figures: str | Path | None = None
 ) -> WrittenReport:
-    """Write a page that fits its source: a suite, several models, or one model; one file that needs nothing else.
+    """Write a self-contained page that fits its source: a suite, several models, or one model.
 
     >>> from collapselab import report
     >>> report("suites/tiny").page.name
@@ -95,7 +95,7 @@ def show(result: Result) -> Path:
 
 
 def _page_path(source: str | Path, out: str | Path | None) -> Path:
-    """The file that gets the page, checked before anything is computed."""
+    """Return the file that gets the page, checked before anything is computed."""
     if out is None:
         source = Path(source)
         return source.with_suffix(".html") if source.is_file() else source / "report.html"
@@ -106,7 +106,7 @@ def _page_path(source: str | Path, out: str | Path | None) -> Path:
 @final
 @dataclass(frozen=True)
 class Contents:
-    """All that is on the page: the figures by their key, the tables that they draw, and what the legend means."""
+    """Contents of the page: the figures by key, the tables that they draw, and the legend."""
 
     data: ReportData
     figures: dict[str, Figure]
@@ -119,7 +119,7 @@ class Contents:
 
 
 def contents(data: ReportData) -> Contents:
-    """Every figure that the tables allow; one that they do not says why."""
+    """Make every figure that the tables allow; the others say why they cannot be drawn."""
     models = models_table(data)
     view = View(data, keys(models), models)
     figures = {}
@@ -138,7 +138,7 @@ def contents(data: ReportData) -> Contents:
 
 
 def render(shown: Contents) -> str:
-    """The page as text."""
+    """Return the page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -186,7 +186,7 @@ def render(shown: Contents) -> str:
 
 
 def embedded(shown: Contents, picture: Figure | None) -> str:
-    """What the scripts read, as compressed JSON."""
+    """Return the data of the scripts, as compressed JSON."""
     panels = {panel.key: panel for panel in (*shown.panels, *(picture.panels if picture else []))}
     logarithmic = shown.data.logarithmic
     content = {
@@ -203,7 +203,7 @@ def embedded(shown: Contents, picture: Figure | None) -> str:
 
 
 def _picture(shown: Contents) -> Figure | None:
-    """The figure of the first screen: correlations at fixed scale, else the metric that correlates most."""
+    """Choose the figure of the first screen: correlations at fixed scale, else the metric that correlates most."""
     if shown.data.kind is not Kind.SUITE:
         return None
     forest, collapse = shown.figures["forest"], shown.figures["collapse"]
@@ -220,11 +220,11 @@ def _picture(shown: Contents) -> Figure | None:
 
 
 Tab = tuple[str, str, list[tuple[FigureEntry, Figure]]]
-"""The name of a section, its title, and its figures that are drawn or say why not."""
+"""Name of a section, its title, and its figures, drawn or with the reason why not."""
 
 
 def _sections(shown: Contents, picture: Figure | None) -> list[Tab]:
-    """The sections in which something is drawn; of a suite, the scatter of any two numbers is among its relations."""
+    """Return the sections with figures; for a suite, the scatter plot of any two numbers is among its relations."""
     tabs: list[Tab] = []
     for name, title in SECTIONS.items():
         entries = [(key, entry) for key, entry in FIGURES.items() if entry.section == name]
@@ -240,7 +240,7 @@ def _sections(shown: Contents, picture: Figure | None) -> list[Tab]:
 
 
 def policy(*scripts: str) -> str:
-    """What the browser may do with the page: run these scripts, use its own styles and drawn pictures; nothing else."""
+    """Return the content security policy: only these scripts, the page's own styles and inline pictures."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -262,24 +262,24 @@ def _own(name: str) -> str:
 
 
 def _as_parsed(text: str) -> str:
-    """With the line ends that a browser makes of it, which is what it hashes."""
+    """Normalise line ends as a browser does before it hashes a script."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def saved_tables(shown: Contents) -> dict[str, bytes]:
-    """Every CSV table of the folder as it was read, by the name it has there; those of many rows stay on disk."""
+    """Return every CSV table of the folder as it was read, by its name there; long tables stay on disk."""
     contents = shown.data.tables.contents | (shown.data.analysis.contents() if shown.data.analysis else {})
     saved = {name: content for name, content in contents.items() if name.endswith(".csv")}
     return saved | {name: content for figure in shown.figures.values() for name, content in figure.saved.items()}
 
 
 def fingerprint(data: ReportData) -> str:
-    """sha256 of what a page is made from: the program, the tables, and what the analysis made of them."""
+    """Return the sha256 of everything that a page is made from: the program, the tables and the analysis."""
     analysis = data.analysis.summary | {"directory": data.name} if data.analysis else None
     return checksum_of({"program": program_version(), "tables": data.tables.hashes, "analysis": analysis})
 
 
 def is_current(path: Path, data: ReportData) -> bool:
-    """Whether the file is a page that was made from this very data by this very program."""
+    """Return whether the file is a page made from this data by this program."""
     mark = f'<meta name="made-from" content="{fingerprint(data)}">'
     return path.is_file() and mark.encode() in path.read_bytes()

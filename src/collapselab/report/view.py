@@ -1,7 +1,7 @@
-"""What the figures draw: every table once, named, as columns of plain numbers and words; and the view each is given.
+"""Data of the figures: every table once, by name, as columns of plain numbers and text; and the view that each gets.
 
-Counts are whole, other numbers keep six digits: more cannot be seen, and the tables that can be
-saved from the page hold all of them.
+Counts are integers, other numbers keep six digits: more cannot be seen, and the tables that can be saved from the page
+have all digits.
 """
 
 import math
@@ -22,22 +22,22 @@ from collapselab.report.words import outcome_column, outcome_name, regime_name
 
 Line = dict[str, Cell]
 Columns = dict[str, list[Cell]]
-"""A table: line by line, and column by column."""
+"""A table by columns."""
 OTHER = "other"
 UNKNOWN = "?"
 FACTS = ("checkpoint", "family", "width", "depth", "epochs", "epoch", "weight_decay", "lr", "seed", "parameters",
          "tokens", "train_loss", "val_loss", "val_accuracy", "perplexity")  # fmt: skip
 FURTHER_FACTS = ("step", "vocabulary", "tokenizer", "corpus", "bits_per_byte")
-"""Of collected models."""
+"""Further facts of collected models."""
 FILTERS = {"family": "family", "training": "training", "deep": "depth"}
 Filter = tuple[str, str, list[tuple[str, str]]]
-"""What models can be filtered by: a column, its title, and its values with their words."""
+"""A filter of models: a column, its title, and its values with their names."""
 
 
 @final
 @dataclass(frozen=True)
 class Keys:
-    """What colour, size and shape mean, in the order of the legend."""
+    """Meaning of colour, size and shape, in the order of the legend."""
 
     widths: list[str]
     depths: list[str]
@@ -47,35 +47,36 @@ class Keys:
 
     @property
     def by_family(self) -> bool:
-        """Whether the colour of a model is its family: there are several, with a colour each, and either the models
-        were collected or their widths do not differ."""
+        """Whether colour is the family: there are several families, with a colour each, and either the models were
+        collected or their widths do not differ.
+        """
         return (self.collected or len(self.widths) == 1) and 1 < len(self.families) <= len(CATEGORIES)
 
 
 @final
 @dataclass(frozen=True)
 class View:
-    """What every figure is given."""
+    """Data that every figure is given."""
 
     data: ReportData
     keys: Keys
     models: Columns
-    """The table `models`: one line a model."""
+    """The table `models`: one row for each model."""
 
     @property
     def single(self) -> bool:
-        """Whether all is about one model."""
+        """Whether there is only one model."""
         return len({(run["run"], run["checkpoint"]) for run in self.data.runs}) == 1
 
     def of_run(self, run: Run) -> Line:
-        """The columns that say which run a line is about."""
+        """Return the columns that identify the run of a row."""
         name = run["run"]
         sizes: Line = {"wide": label(run["width"]), "deep": label(run["depth"]), "family": run["family"]}
         return {"run": self.data.labels.get(name, name)} | sizes
 
 
 def models_table(data: ReportData) -> Columns:
-    """One line a model."""
+    """Return one row for each model."""
     if data.models is None:
         return {}
     known = data.models.frame
@@ -96,7 +97,7 @@ def models_table(data: ReportData) -> Columns:
 
 
 def overview(data: ReportData, models: Columns) -> Columns:
-    """The table of several models: what each is, and its headline numbers; columns without a value are left out."""
+    """Return the table of several models: facts and headline numbers, without empty columns."""
     outcome = outcome_column(data.outcome)
     titles = {"run": "model", "checkpoint": "checkpoint", "family": "family", "deep": "depth", "wide": "width",
               "parameters": "parameters", "tokens": "training tokens", outcome: outcome_name(data.outcome),
@@ -112,7 +113,9 @@ def overview(data: ReportData, models: Columns) -> Columns:
 
 
 def training_labels(data: ReportData) -> list[str]:
-    """What the shape means: the regime without its checkpoint; the rarest have one name where there are too many."""
+    """Return the labels of the shapes: the regime without its checkpoint; the rarest share one label if there are too
+    many.
+    """
     assert data.models is not None
     labels = [regime_name(regime.without("epoch").without("step")) for regime in data.models.regimes]
     frequent = list(pd.Series(labels).value_counts().index[: len(SHAPES) - 1])
@@ -121,7 +124,7 @@ def training_labels(data: ReportData) -> list[str]:
 
 
 def keys(models: Columns) -> Keys:
-    """The legend of a table of models."""
+    """Return the legend of a table of models."""
     families = {str(family) for family in models.get("family", []) if family is not None}
     return Keys(
         in_order(models.get("wide", [])), in_order(models.get("deep", [])),
@@ -130,24 +133,24 @@ def keys(models: Columns) -> Keys:
 
 
 def in_order(labels: Iterable[Cell]) -> list[str]:
-    """Widths or depths as `label` writes them, each once, from the smallest to the largest."""
+    """Return distinct widths or depths, as `label` writes them, in ascending order."""
     return sorted(set(map(str, labels)), key=lambda text: (text == UNKNOWN, 0.0 if text == UNKNOWN else float(text)))
 
 
 def _natural(text: str) -> list[tuple[int, float, str]]:
-    """`3 epochs` before `10 epochs`."""
+    """Sort key that puts `3 epochs` before `10 epochs`."""
     words = text.replace(",", "").split(" ")
     number = re.compile(r"[-+]?\d+(\.\d+)?")
     return [(0, float(word), "") if number.fullmatch(word) else (1, 0.0, word) for word in words]
 
 
 def label(value: float | int | None) -> str:
-    """A width or a depth as words."""
+    """Return a width or a depth in words."""
     return UNKNOWN if value is None or math.isnan(value) else f"{value:g}"
 
 
 def plain(value: object) -> Cell:
-    """A cell as JSON can hold it: no numpy, no NaN; counts whole, other numbers with six digits."""
+    """Return a cell that JSON can hold: no numpy, no NaN; integers for counts, other numbers with six digits."""
     cell = value.item() if isinstance(value, np.generic) else value
     if cell is None or cell is pd.NA or (isinstance(cell, float) and not math.isfinite(cell)):
         return None
@@ -158,18 +161,18 @@ def plain(value: object) -> Cell:
 
 
 def columns(lines: Sequence[Line]) -> Columns:
-    """Lines as columns, which state each name once."""
+    """Turn rows into columns, which state each name once."""
     names = dict.fromkeys(name for line in lines for name in line)
     return {name: [plain(line.get(name)) for line in lines] for name in names}
 
 
 def lines(table: Columns) -> list[Line]:
-    """Columns as lines again."""
+    """Turn columns into rows."""
     return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
 
 def filters(models: Columns, keys: Keys) -> list[Filter]:
-    """The columns in which the trained models differ."""
+    """Return the columns in which the trained models differ."""
     ordered: Columns = {"deep": [*keys.depths], "training": [*keys.trainings]}
     chosen: list[Filter] = []
     for column, title in FILTERS.items():

@@ -1,4 +1,4 @@
-"""The words of the page: verdicts, metrics, settings, regimes and trends, beside the ids that the tables use."""
+"""Words of the page for verdicts, metrics, settings, regimes and trends, where the tables have ids."""
 
 import re
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ VERDICT_WORDS = {
     Verdict.TOO_FEW: Verdict.TOO_FEW.value,
     Verdict.DESCRIPTION: "descriptive",
 }
-"""A verdict in the fewest words, below a question."""
+"""Shortest words for a verdict, below a question."""
 IN_PART, NO_ANSWER = "in part", "no answer"
-"""Where several verdicts differ, and where there is no number to judge."""
+"""For differing verdicts, and for missing numbers."""
 TEST_WORDS = {
     Verdict.AS_PREDICTED: f"shown, {PREDICTED}",
     Verdict.OPPOSITE: f"shown, {OPPOSITE}",
@@ -32,9 +32,9 @@ TEST_WORDS = {
     Verdict.TOO_FEW: Verdict.TOO_FEW.value,
     Verdict.DESCRIPTION: "descriptive, not tested",
 }
-"""A verdict in a legend."""
+"""Words for a verdict in a legend."""
 
-PROPERTY_NAMES = {  # others are their own names
+PROPERTY_NAMES = {  # properties that are not listed are named by their id
     "NC0": "zero-sum output layer",
     "NC1": "variability collapse",
     "NC2": "simplex frame",
@@ -58,19 +58,19 @@ OUTCOME_NAMES = {
     "bits_per_byte": "bits per byte",
 }
 FURTHER_NAMES = {
-    "macro_loss": "loss of every class alike",
+    "macro_loss": "loss averaged over classes",
     "rare_loss": "loss on rare classes",
     "gap": "gap between validation and training loss",
     "ece": "calibration error",
-    "loss_after_temperature": "loss after temperature",
-    "corruption_slope": "rise of the loss with replaced inputs",
+    "loss_after_temperature": "loss after temperature scaling",
+    "corruption_slope": "increase of the loss with replaced inputs",
 }
-"""Of outcomes whose ids are no names in a sentence, where `gap` is a plain word."""
+"""Names of outcomes whose ids are unclear in a sentence, such as `gap`."""
 SETTING_NAMES = {"weight_decay": "weight decay", "lr": "learning rate", "label_smoothing": "label smoothing"}
 
 
 def metric_name(metric: str) -> str:
-    """The metric, or the outcome, in words; its id where it has no others."""
+    """Return the name of a metric or outcome; its id if it has none."""
     outcomes = {outcome: name.capitalize() for outcome, name in OUTCOME_NAMES.items()}
     return {**_metric_names(), **_context_names(), **outcomes}.get(metric, metric)
 
@@ -81,7 +81,7 @@ def _metric_names() -> dict[str, str]:
 
 @cache
 def _context_names() -> dict[str, str]:
-    """`context_within_2` as `Variability within contexts, last 2 tokens`."""
+    """Return names such as `Variability within contexts, last 2 tokens` for `context_within_2`."""
     lengths = {name: "token" if key.n == 1 else f"{key.n} tokens" for name, key in context_columns().items()}
     return {
         name: f"{CONTEXT_METRICS[key.metric].name}, last {lengths[name]}" for name, key in context_columns().items()
@@ -89,7 +89,7 @@ def _context_names() -> dict[str, str]:
 
 
 def property_code(metric: str) -> str:
-    """NC1, NC2, GNC2, …: the property without what it is about."""
+    """Return the code of a property: NC1, NC2, GNC2, …"""
     return RELATED[metric].property.split()[0] if metric in RELATED else ""
 
 
@@ -98,13 +98,14 @@ def property_name(metric: str) -> str:
 
 
 def outcome_column(outcome: str) -> str:
-    """The column of the table `models` that holds the outcome: its name, or `outcome` for a name of a user's own, such
-    as score:arc.easy, which charts would take apart."""
+    """Return the column of the table `models` that holds the outcome: its name, or `outcome` for a user's own name such
+    as score:arc.easy, which charts would parse as a path.
+    """
     return outcome if outcome.isidentifier() else "outcome"
 
 
 def outcome_name(outcome: str) -> str:
-    """The outcome in words: `loss_on:imdb` as `loss on imdb`; a score of a user's own by its name."""
+    """Return the name of the outcome: `loss_on:imdb` is `loss on imdb`; a user's score keeps its name."""
     if outcome.startswith(ON):
         return f"loss on {outcome.removeprefix(ON)}"
     return {**OUTCOME_NAMES, **FURTHER_NAMES}.get(outcome, outcome)
@@ -120,7 +121,7 @@ def regime_name(regime: Regime) -> str:
 
 
 def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
-    """What the trends of one metric along one axis say, where; nothing is added up over regimes."""
+    """Describe the trends of one metric along one axis, and where they hold; regimes are not pooled."""
     return "; ".join(_note(row, meaning=meaning, several=len(rows) > 1) for row in rows)
 
 
@@ -134,9 +135,10 @@ def _note(row: Trend, *, meaning: bool, several: bool) -> str:
 
 
 def in_words(text: str) -> Markup:
-    """A sentence of the summary, safe to put in a page, with names in place of ids; the ids are shown on hovering.
+    """Return a sentence of the summary as safe HTML, with names in place of ids, which are shown on hovering.
 
-    An id with a dose, as in cdnv:+0.1, is an intervention and stays. What is between back-ticks is set as code."""
+    An id with a dose, such as cdnv:+0.1, is an intervention and stays. Text between back-ticks is set as code.
+    """
     known = {**_metric_names(), **_context_names(), **OUTCOME_NAMES, **SETTING_NAMES}
     longest_first = sorted(map(re.escape, known), key=len, reverse=True)
     parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-]|:[+-]?[\d.])", text)
@@ -146,7 +148,7 @@ def in_words(text: str) -> Markup:
 
 
 def coded(text: str) -> Markup:
-    """A message, safe to put in a page, with the text between back-ticks set as code."""
+    """Return a message as safe HTML, with text between back-ticks set as code."""
     parts = re.split(r"`([^`]+)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)

@@ -1,4 +1,4 @@
-"""Axes of a metric: linear or logarithmic, with few readable ticks, and the level that shuffled labels give."""
+"""Axes of a metric: linear or logarithmic, with few readable ticks, and the level with shuffled labels."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -12,22 +12,21 @@ from collapselab.report.data import ReportData
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
-"""A tick as it is: formats that take their digits from the step between ticks write 0.12 as 0.1."""
+"""Tick labels from the value itself: formats based on the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
 MOST_WHOLE = 8
-"""Ticks of an axis of whole numbers."""
+"""Maximal number of ticks on an axis of whole numbers."""
 WIDE = 10
-"""Values this many times as large as their median are drawn on a logarithmic axis, of both signs too."""
+"""Values this many times their median are drawn on a logarithmic axis (symmetric about 0 if both signs occur)."""
 FAR = 2
-"""A level this many times the values' own span away from them is only named: to draw it would flatten them."""
+"""A level farther from the values than this many times their span is only named: drawing it would flatten them."""
 SHUFFLED = "shuffled labels"
 
 
 def value_axis(metric: str, values: Floats | None, channel: type[Axis]) -> Axis:
-    """The axis of a metric, under its id: its name in words is the panel's heading.
+    """Return the axis of a metric, under its id; the panel's heading has its name.
 
-    Logarithmic where the values that it is to hold are given; in both directions from 0 where some of them have no
-    logarithm.
+    It is logarithmic if `values` are given, and symmetric about 0 if some of them have no logarithm.
     """
     scale, axis = _scale_and_axis(values)
     return channel(f"{metric}:Q", title=metric, scale=scale, axis=axis)
@@ -47,7 +46,7 @@ def _scale_and_axis(values: Floats | None) -> tuple[alt.Scale, alt.Axis]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between the two, with 2 and 5 between them where there are few."""
+    """Return the powers of ten between the two, with 2 and 5 times these where there are few."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     factors = (1, 2, 5) if np.log10(high / low) < FEW_DECADES else (1,)
     step = max(1, len(powers) // 6)
@@ -55,26 +54,29 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def whole_ticks(values: Iterable[int]) -> list[int]:
-    """Whole numbers from the least to the largest, thinned to at most `MOST_WHOLE`."""
+    """Return whole numbers from the smallest to the largest value, thinned to at most `MOST_WHOLE`."""
     low, high = min(values := list(values)), max(values)
     return list(range(low, high + 1, 1 + (high - low) // MOST_WHOLE))
 
 
 def drawn_values(data: ReportData, metric: str, *, from_initialisation: bool = False) -> Floats:
-    """The known values of trained models, or of all."""
+    """Return the finite values of trained models, or of all models."""
     assert data.models is not None
     frame = data.models.frame if from_initialisation else data.models.trained
     return frame[metric].dropna().to_numpy(dtype=float)
 
 
 def logarithmic_values(data: ReportData, metric: str, *, from_initialisation: bool = False) -> Floats | None:
-    """What a logarithmic axis of all models has to hold; None where the axis is linear."""
+    """Return the values on a logarithmic axis of all models; None if the axis is linear."""
     return if_logarithmic(data, metric, drawn_values(data, metric, from_initialisation=from_initialisation))
 
 
 def if_logarithmic(data: ReportData, metric: str, values: Floats) -> Floats | None:
-    """These values where their axis is logarithmic, else None. Values that have no logarithm get one too where a few of
-    them are far from all others, as in the first steps of training."""
+    """Return these values if their axis is logarithmic, else None.
+
+    Values without a logarithm get a symmetric logarithmic axis if a few are far from all others, as in the first steps
+    of training.
+    """
     if not len(values):
         return None
     wide = np.abs(values).max() >= WIDE * _middle(values) > 0
@@ -86,10 +88,10 @@ def _middle(values: Floats) -> float:
 
 
 def null_level(data: ReportData, metric: str, values: Floats, *, log: bool, across: bool = False) -> list[alt.Chart]:
-    """The median of the metric with shuffled labels as a dashed line with its name, where it was measured.
+    """Draw the median of the metric with shuffled labels as a dashed, labelled line, if it was measured.
 
-    Where it is too far away to be drawn beside these values, `far_null` has it in words. `across`: the metric is along
-    x, and the line is upright.
+    A level too far away to be drawn is described by `far_null` instead. With `across` the metric is along x and the
+    line is upright.
     """
     level = null_of(data, metric)
     if level is None or not len(values) or abs(_away(level, values, log=log)) > FAR:
@@ -107,7 +109,7 @@ def null_level(data: ReportData, metric: str, values: Floats, *, log: bool, acro
 
 
 def far_null(data: ReportData, metric: str, values: Floats, *, log: bool) -> str:
-    """The level with shuffled labels in words, where it is too far from these values to be drawn beside them."""
+    """Describe the level with shuffled labels if it is too far from these values to be drawn."""
     level = null_of(data, metric)
     if level is None or not len(values) or abs(_away(level, values, log=log)) <= FAR:
         return ""
@@ -115,7 +117,7 @@ def far_null(data: ReportData, metric: str, values: Floats, *, log: bool) -> str
 
 
 def _as_drawn(values: Floats, among: Floats, *, log: bool) -> Floats:
-    """Places on the axis of the values that they are among: the values, their logarithms, or both ways from 0."""
+    """Map values to positions on the axis of `among`: unchanged, logarithmic or symmetric logarithmic."""
     if not log:
         return values
     if (among > 0).all():
@@ -125,7 +127,7 @@ def _as_drawn(values: Floats, among: Floats, *, log: bool) -> Floats:
 
 
 def _away(level: float, values: Floats, *, log: bool) -> float:
-    """How far the level is above (or, negative, below) the values, in spans of theirs as they are drawn."""
+    """Return how far the level is above (negative: below) the values, in units of their span on the axis."""
     place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
     low, high = places.min(), places.max()
     beyond = max(place - high, 0) + min(place - low, 0)

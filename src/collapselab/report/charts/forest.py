@@ -1,6 +1,6 @@
-"""A forest: one line for each arm, its effect with its interval, its name above it, and what may be said at the right.
+"""Forest plot: one line for each arm, with its effect and interval, its name above and its verdict at the right.
 
-A line may have two marks, as for a treatment and its sham; `lines` of one arm share its place.
+A line may have two marks, for a treatment and its sham; `lines` of one arm share a row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ from collapselab.report.charts.panels import DrawnChart
 from collapselab.report.view import Columns, columns
 
 HEIGHT, STACKED_HEIGHT = 36, 50
-"""Of a line; of one that has its words below its name."""
+"""Height of a line; of a line with its verdict below the name."""
 NARROW = 34
-"""Characters that fit beside each other in a panel among several."""
+"""Characters that fit on a line of a panel among several."""
 
 
 @final
@@ -49,7 +49,7 @@ MARKS = {
 @final
 @dataclass(frozen=True)
 class ForestLine:
-    """An effect to be drawn: of which arm, of which kind, and the words at the right of it."""
+    """An effect to be drawn: its arm, its kind, and the text at its right."""
 
     arm: str
     kind: str
@@ -61,7 +61,7 @@ class ForestLine:
 
 
 def forest_table(lines: Sequence[ForestLine], *, room: int | None = None) -> Columns:
-    """The lines as a table; marks of one arm are below each other. `room` as for `forest_chart`."""
+    """Return the lines as a table, with the marks of one arm below each other. `room` as for `forest_chart`."""
     stacked = _is_stacked(lines, room)
     arms = list(dict.fromkeys(line.arm for line in lines))
     seen: dict[str, int] = {}
@@ -81,9 +81,10 @@ def forest_table(lines: Sequence[ForestLine], *, room: int | None = None) -> Col
 def forest_chart(
     table: str, lines: Sequence[ForestLine], title: str, *, band: float | None = None, room: int | None = None
 ) -> tuple[DrawnChart, int]:
-    """The chart of a forest, and its height; `band` is the effect, either way, that is of no interest.
+    """Return the chart of a forest and its height. `band` is the largest effect, of either sign, that is of no
+    interest.
 
-    `room`: characters that fit beside each other, where the panel is not wide.
+    `room` is the number of characters on a line of a narrow panel.
     """
     base = alt.Chart(alt.NamedData(table))
     arms = len({line.arm for line in lines})
@@ -96,7 +97,7 @@ def forest_chart(
     zero = alt.Chart(alt.InlineData(values=[{"zero": 0}])).mark_rule(color="var(--soft)").encode(x="zero:Q")
     bars = base.mark_rule(strokeWidth=1.6, opacity=0.8).encode(
         x="low:Q", x2="high:Q", y=y, color=alt.Color("kind:N", scale=_scale(kinds, "colour"), legend=None)
-    )  # the marks have the legend
+    )  # the legend explains the marks
     hover = [alt.Tooltip("arm:N"), alt.Tooltip("kind:N", title="is"), alt.Tooltip("effect:Q", format="+.4~g"),
              alt.Tooltip("low:Q", format="+.3~g"), alt.Tooltip("high:Q", format="+.3~g"),
              alt.Tooltip("n:Q", title="pairs")]  # fmt: skip
@@ -121,14 +122,14 @@ def forest_chart(
 
 
 def _is_stacked(lines: Sequence[ForestLine], room: int | None) -> bool:
-    """Whether a name and its words would run into each other."""
+    """Return whether a name and its verdict would overlap."""
     return room is not None and any(len(line.arm) + len(line.words) > room for line in lines)
 
 
 def axis_words(lines: Sequence[ForestLine], band: float | None = None) -> str:
-    """The part of a caption that says so where the axis is not linear."""
+    """Return the sentence of a caption about a logarithmic axis, or nothing."""
     is_linear = effect_scale(_drawn(lines), band)[0].to_dict().get("type") is None
-    return "" if is_linear else " The axis is logarithmic both ways from 0."
+    return "" if is_linear else " The axis is logarithmic in both directions from 0."
 
 
 def _drawn(lines: Sequence[ForestLine]) -> list[float | None]:
@@ -136,7 +137,7 @@ def _drawn(lines: Sequence[ForestLine]) -> list[float | None]:
 
 
 def effect_scale(values: Iterable[float | None], band: float | None = None) -> tuple[alt.Scale, alt.Axis]:
-    """Scale and axis of effects: linear, or in both directions from 0 where a few are far larger than most."""
+    """Return scale and axis of effects: linear, or symmetric logarithmic if a few effects are far larger than most."""
     known = np.abs([value for value in (*values, band) if value is not None])
     middle = float(f"{np.median(known):.2g}") if len(known) else 0.0
     if not middle or known.max() < WIDE * middle:

@@ -1,8 +1,8 @@
-"""Figures: panels side by side, each of one metric, drawn from named tables with one look.
+"""Figures: panels side by side, each of one metric, drawn from named tables in one style.
 
-A panel does not know its place. The page draws each into its own frame, which lets them follow the width of the screen;
-a file gets them side by side, with the legend that the page writes itself. `drawn_panel` is what the page draws: Vega,
-without legends and the words of bubbles.
+A panel does not depend on its position. The page draws each into its own frame, so that they adapt to the screen;
+a file has them side by side, with a legend, which the page writes itself. `drawn_panel` is what the page draws: Vega
+without legends and tooltips.
 """
 
 import re
@@ -26,7 +26,7 @@ ARROWS = {-1: "falls toward collapse", 1: "rises toward collapse", 0: ""}
 @final
 @dataclass(frozen=True)
 class Panel:
-    """One chart: `table` names what it draws, `numbers` says in words what it shows."""
+    """One chart: `table` names its data, `numbers` describes in words what it shows."""
 
     key: str
     chart: DrawnChart
@@ -35,10 +35,10 @@ class Panel:
     metric: str = ""
     note: str = ""
     fit: str = ""
-    """R² of what is drawn before any filter; the page keeps it current."""
+    """R² of the data before any filter; the page keeps it current."""
     height: int = 190
     name: str = ""
-    """The heading of a panel that is about no metric."""
+    """Heading of a panel that is not about one metric."""
 
     @property
     def code(self) -> str:
@@ -56,7 +56,7 @@ class Panel:
 @final
 @dataclass(frozen=True)
 class Listing:
-    """A table of words under a figure's caption."""
+    """A table of text under a figure's caption."""
 
     caption: str
     columns: tuple[str, ...]
@@ -68,8 +68,8 @@ class Listing:
 class Figure:
     """Panels that belong together, and the tables that they draw.
 
-    Its key, its title and the sentence that says what to look for are those of its entry in `FIGURES`. Without panels
-    `missing` says why there are none.
+    The entry in `FIGURES` has its key, its title and the sentence that says what to look for. Without panels, `missing`
+    says why.
     """
 
     caption: str = ""
@@ -81,22 +81,22 @@ class Figure:
     look: str = ""
     missing: str = ""
     paper: str = ""
-    """Where in the paper a reader has seen this before."""
+    """Where the paper shows the same."""
     tables: Mapping[str, Columns] = field(default_factory=dict)
     lists: list[Listing] = field(default_factory=list)
     saved: Mapping[str, bytes] = field(default_factory=dict)
-    """CSV tables that belong to it and are not in the folder, by their name: to be searched and saved."""
+    """Further CSV tables by name, which are not in the folder but can be searched and saved on the page."""
     search: str = ""
-    """The table of tokens that the form above the panels searches, if there is one."""
+    """Name of the table of tokens that the search form above the panels searches, if there is one."""
     filters: bool = False
-    """Whether the form that filters and marks models is above the panels."""
+    """Whether the form that filters and marks models is shown above the panels."""
     regimes: tuple[str, ...] = ()
-    """Regimes of which the panels draw one at a time, the reader's choice; `regime` is the first that is drawn."""
+    """Regimes of which the panels draw one at a time; the reader chooses, and `regime` comes first."""
     regime: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the table `models` that the reader can choose for the axes, with their titles."""
+    """Columns of the table `models` that the reader can choose as axes, with their titles."""
     axis: tuple[str, str] = ("", "")
-    """The columns that are across and up at first."""
+    """The initial columns along x and y."""
 
 
 def width_colour(keys: Keys) -> alt.Color:
@@ -108,7 +108,7 @@ def width_scale(keys: Keys) -> alt.Scale:
 
 
 def model_colour(keys: Keys, channel: Channel = alt.Color) -> alt.Color | alt.Stroke | alt.Fill:
-    """The colour of a model of the table `models`: its width, or its family where widths do not differ."""
+    """Return the colour of a model of the table `models`: by width, or by family if widths do not differ."""
     if not keys.by_family:
         return channel("wide:N", title="width", scale=width_scale(keys))
     colours = [f"var(--c{i})" for i in range(len(keys.families))]
@@ -121,7 +121,7 @@ def colour_legend(keys: Keys) -> str:
 
 
 def depth_size(keys: Keys) -> alt.Size:
-    """One area for each depth; an ordinal scale, for a scale of points has no size for a single depth."""
+    """One area for each depth. The scale is ordinal: a point scale has no size for a single depth."""
     return alt.Size(
         "deep:O",
         title="depth",
@@ -140,7 +140,7 @@ def training_shape(keys: Keys) -> alt.Shape:
 
 
 def tooltip(outcome: str, metrics: list[str]) -> list[alt.Tooltip]:
-    """What hovering says of a model."""
+    """Return the tooltip of a model."""
     settings = {"run": "run", "checkpoint": "checkpoint", "family": "family", "training": "training"}
     shown = [alt.Tooltip(f"{name}:N", title=title) for name, title in settings.items()]
     shown.append(alt.Tooltip("parameters:Q", title="parameters", format=","))
@@ -151,7 +151,7 @@ def tooltip(outcome: str, metrics: list[str]) -> list[alt.Tooltip]:
 def run_curves(
     base: alt.Chart, shared: Mapping[str, object], detail: list[str], hover: list[alt.Tooltip], **of_lines: object
 ) -> DrawnChart:
-    """A line for each run and a dot for each of its points."""
+    """Draw a line for each run and a dot for each of its points."""
     lines = base.mark_line(strokeWidth=1.3, opacity=0.75).encode(**shared, detail=detail, **of_lines)
     dots = base.mark_point(filled=True, size=22, opacity=0.85).encode(**shared, tooltip=hover)
     return alt.layer(lines, dots)
@@ -163,7 +163,7 @@ def line_dash(column: str, drawn: str, dashed: str) -> alt.StrokeDash:
 
 
 def with_links(chart: DrawnChart) -> DrawnChart:
-    """The two signals by which the page filters and highlights models in every panel."""
+    """Add the two signals by which the page filters and highlights models in every panel."""
     everything = {"all": True}
     return chart.add_params(alt.param(name="shown", value=everything), alt.param(name="chosen", value=everything))
 
@@ -173,19 +173,19 @@ def direction(data: ReportData, metric: str) -> str:
 
 
 def joined(*parts: str) -> str:
-    """The parts of a note that are there."""
+    """Join the parts of a note that are not empty."""
     return " · ".join(filter(None, parts))
 
 
 def extent(data: ReportData, metric: str) -> str:
-    """From the smallest value to the largest, in words."""
+    """Return the range of the values, in words."""
     assert data.models is not None
     values = data.models.trained[metric].dropna()
     return f"{values.min():.3g} to {values.max():.3g}" if len(values) else "not known"
 
 
 def drawn_panel(panel: Panel, *, log: bool) -> Spec:
-    """A panel as Vega, which needs no compiling where it is read; the configuration is the same in all."""
+    """Compile a panel to Vega; the configuration, which all panels share, is left out."""
     import vl_convert
 
     spec, hover = _hovering(bare_spec(panel))
@@ -201,9 +201,9 @@ def drawn_panel(panel: Panel, *, log: bool) -> Spec:
 
 
 def _hovering(spec: Spec) -> tuple[Spec, list[list[str]]]:
-    """The panel without the words of its bubbles, and those: field, title and format.
+    """Split a panel into the panel without tooltips, and the tooltips: field, title and format.
 
-    Vega would write the words of every mark whenever it draws one; the page writes those of the one pointed at.
+    Vega would format the tooltips of all marks whenever it draws; the page formats only the one under the pointer.
     """
     hover: dict[str, list[str]] = {}
     layers = []
@@ -218,7 +218,7 @@ def _hovering(spec: Spec) -> tuple[Spec, list[list[str]]]:
 
 
 def drawn_config() -> Spec:
-    """The configuration of every panel, as Vega."""
+    """Return the configuration of every panel, as Vega."""
     import vl_convert
 
     empty = {"data": {"values": []}, "mark": "point", "config": style.config()}
@@ -227,11 +227,11 @@ def drawn_config() -> Spec:
 
 
 def bare_spec(panel: Panel, *, legends: bool = False) -> Spec:
-    """The panel as Vega-Lite, without data, size or configuration, and without legends but where they are asked for."""
+    """Return the panel as Vega-Lite, without data, size or configuration, and with legends only on request."""
     import altair as alt
 
     with alt.data_transformers.enable("default", consolidate_datasets=False):
-        # a test validates every kind of panel; here it would take seconds
+        # a test validates every kind of panel; validating here would take seconds
         spec = panel.chart.to_dict(validate=False)
     for name in ("$schema", "config"):
         spec.pop(name, None)
@@ -242,9 +242,9 @@ def bare_spec(panel: Panel, *, legends: bool = False) -> Spec:
 
 
 def number_views(spec: Spec, first: int = 1) -> int:
-    """Number the names of layers by their place, from this number on; returned is the next.
+    """Number the names of layers by position, starting from `first`; return the next number.
 
-    Some versions of Altair count on from chart to chart. Panels of one file need names of their own, as Vega names the
+    Some versions of Altair keep counting from chart to chart. Panels of one file need distinct names, as Vega names the
     scales of a layer after it.
     """
     layers = [part for part in (spec, *spec.get("layer", [])) if re.fullmatch(r"view_\d+", part.get("name", ""))]

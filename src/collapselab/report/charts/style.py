@@ -1,14 +1,14 @@
 """The style of every figure: colours that colour-blind readers can distinguish, readable type, light and dark.
 
-A figure names its colours as CSS variables. On the page the style sheet gives them their value, so a figure follows the
-reader's light or dark; in a file `resolved` puts the light ones in.
+A figure names its colours as CSS variables. On the page the style sheet defines them, so a figure follows the
+reader's light or dark mode; for a file `resolved` inserts the light colours.
 """
 
 import json
 from typing import Any
 
 Spec = dict[str, Any]
-"""A chart, or a part of one, as Vega and Vega-Lite write it: their formats are open."""
+"""A chart, or a part of one, in the formats of Vega and Vega-Lite, which are open."""
 
 LIGHT = {
     "paper": "#ffffff", "ground": "#f6f7f9", "ink": "#1b1f24", "soft": "#59636e", "line": "#d5dae0", "grid": "#e9ecef",
@@ -24,9 +24,9 @@ DARK = {
 }  # fmt: skip
 CATEGORIES = ("#0b61a4", "#a83c00", "#00694e", "#7a3e9d", "#7a5b00", "#b0225e", "#2f6f7e", "#3f464d")
 CATEGORIES_DARK = ("#6cb6f5", "#ff9d66", "#5ad1a7", "#c79bf2", "#e6c35c", "#ff8fb3", "#7fd3e0", "#d5dae0")
-"""Colours of things that have no order, as models: each differs from the paper and from its neighbours."""
+"""Colours of unordered categories, such as models: each differs from the background and from its neighbours."""
 PLASMA = ("#0d0887", "#41049d", "#6a00a8", "#8f0da4", "#b12a90", "#cc4778", "#e16462", "#f2844b", "#fca636", "#fcce25")
-"""A sequence that darkens evenly for every kind of colour vision (matplotlib's plasma)."""
+"""A sequence that darkens evenly under every kind of colour vision (matplotlib's plasma)."""
 DEPTH_OF_HEAT = 9
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
@@ -35,31 +35,33 @@ WHERE_CHOSEN = "chosen.all || chosen[datum.id]"
 
 
 def width_colours(count: int, *, dark: bool) -> list[str]:
-    """From narrow to wide: bright to deep, within what can be seen on the paper."""
+    """Return the colours from narrow to wide: bright to deep, all visible on the background."""
     first, last = (0.98, 0.42) if dark else (0.78, 0.02)
     return [_plasma(first + (last - first) * (i / (count - 1) if count > 1 else 0.6)) for i in range(count)]
 
 
 def heat_colours(*, dark: bool) -> list[str]:
-    """From far from collapse to near it: from the paper's own tone to a deep blue, or a bright one in the dark."""
+    """Return the colours from far from collapse to near it: from the background to deep blue, or bright blue in dark
+    mode.
+    """
     low, high = ("#20262d", "#8fd0ff") if dark else ("#eef4fa", "#0b3d6e")
     return [_blend(low, high, i / (DEPTH_OF_HEAT - 1)) for i in range(DEPTH_OF_HEAT)]
 
 
 def variables(widths: int, *, dark: bool) -> dict[str, str]:
-    """Every CSS variable that a figure or the page may name."""
+    """Return every CSS variable that figures and page may use."""
     named = dict(DARK if dark else LIGHT)
     named |= {f"w{i}": colour for i, colour in enumerate(width_colours(max(widths, 1), dark=dark))}
     named |= {f"c{i}": colour for i, colour in enumerate(CATEGORIES_DARK if dark else CATEGORIES)}
     named |= {f"h{i}": colour for i, colour in enumerate(heat_colours(dark=dark))}
-    # What can be read on each of them: black on bright grounds, white on deep ones.
+    # Text colour with enough contrast: black on bright cells, white on deep ones.
     black = [i >= 4 if dark else i <= 5 for i in range(DEPTH_OF_HEAT)]
     named |= {f"i{i}": "#000000" if is_black else "#ffffff" for i, is_black in enumerate(black)}
     return named
 
 
 def resolved(spec: Spec, widths: int) -> Spec:
-    """The figure with the light colours themselves, for a file, which has no style sheet."""
+    """Replace CSS variables by the light colours, for a file, which has no style sheet."""
     text = json.dumps(spec)
     for name, colour in variables(widths, dark=False).items():
         text = text.replace(f"var(--{name})", colour)
@@ -68,7 +70,7 @@ def resolved(spec: Spec, widths: int) -> Spec:
 
 
 def config() -> Spec:
-    """Vega-Lite's configuration of every figure."""
+    """Return Vega-Lite's configuration for every figure."""
     words = {"labelColor": "var(--soft)", "titleColor": "var(--ink)", "labelFont": FONT, "titleFont": FONT}
     return {
         "aria": False,

@@ -1,9 +1,9 @@
-"""What is drawn: figures that are drawn alike share a file, and each has one entry in `FIGURES`.
+"""The figures: similar ones share a file, and each has one entry in `FIGURES`.
 
-A figure is a function from a `View` (the data, its models as a table, the legend) to a `Figure` (panels and the tables
-that they draw), or to the reason why there is none. Its entry says in which section of the page it is and what a reader
-should look for; `topics` are the topics of the summary whose sentences follow it. Entries of a section are in their
-order: the first that can be drawn is open, the others are folded. The page and `write_figures` loop over the entries.
+A figure is a function from a `View` (the data, its models as a table, the legend) to a `Figure` (panels and their
+tables), or to the reason why there is none. Its entry names its section of the page and what a reader should look for;
+`topics` are the topics of the summary whose sentences follow it. Within a section, entries are in page order: the first
+figure that can be drawn is open, the others are folded. The page and `write_figures` loop over the entries.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from collapselab.report.view import View
 @final
 @dataclass(frozen=True)
 class FigureEntry:
-    """Where a figure is on the page, how it is drawn, its title, and what to look for, in one sentence.
+    """A figure's section, function, title, and what to look for, in one sentence.
 
-    `{outcome}` in the title is the outcome's name.
+    `{outcome}` in the title is replaced by the outcome's name.
     """
 
     section: str
@@ -37,7 +37,7 @@ class FigureEntry:
     draw: Callable[[View], Figure | str]
     topics: tuple[str, ...] = ()
     kinds: tuple[Kind, ...] = tuple(Kind)
-    """The pages that it is on."""
+    """Kinds of pages that show it."""
 
 
 SECTIONS = {
@@ -48,7 +48,7 @@ SECTIONS = {
     "inside": "Inside",
     "tokens": "Tokens",
 }
-"""The tabs of the page; one in which nothing is drawn is left out. `models` is that of several collected models."""
+"""Tabs of the page; a tab without figures is left out. `models` is for several collected models."""
 
 FIGURES = {
     "explore": FigureEntry(
@@ -57,7 +57,7 @@ FIGURES = {
     ),
     "forest": FigureEntry(
         "relations", "Correlation with {outcome}, across models and at fixed scale",
-        "Does a metric’s round mark, among seeds of one size, keep clear of 0, and on the side of its square?",
+        "Is a metric’s round mark (seeds of one size) clear of 0, and on the same side as its square?",
         forest, ("controls",),
     ),
     "collapse": FigureEntry(

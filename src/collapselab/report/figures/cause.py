@@ -1,6 +1,6 @@
-"""Interventions: whether they reached their property, what they did to the outcome, and whether the effect follows it.
+"""Interventions: manipulation checks, effects on the outcome, and whether the effect follows the property.
 
-Effects are those of arm minus control in pairs; the shaded band is that of effects that are of no interest.
+Effects are arm minus control in pairs; the shaded band is the range of effects of no interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ from collapselab.report.charts.style import CATEGORIES
 from collapselab.report.view import Columns, Line, View, columns
 from collapselab.report.words import outcome_name
 
-NO_ARMS = "No two runs differ in an intervention, a head or an optimiser alone."
+NO_ARMS = "No two runs differ only in an intervention, a head or an optimiser."
 
 
 def effects(view: View) -> Figure | str:
-    """A line for each arm: its effect, its interval and the verdict."""
+    """Draw a line for each arm: its effect, its interval and the verdict."""
     rows = [row for row in _outcome_rows(view) if not row.sham]
     if not rows:
         return NO_ARMS
@@ -33,8 +33,8 @@ def effects(view: View) -> Figure | str:
     band_words = f" Band: ±{band:.2g}, smaller than any effect of interest." if band is not None else ""
     registered = "registered before the first run" if rows[0].registered else "exploratory"
     caption = (
-        f"Arm minus control in pairs of one seed, with the 95 % interval ({registered}). Verdicts are of tests "
-        f"that are corrected over all arms. Of an arm that did not reach its property nothing is said.{band_words}"
+        f"Arm minus control in pairs of one seed, with the 95 % interval ({registered}). Verdicts come from tests "
+        f"corrected over all arms. An arm that did not reach its property has no verdict.{band_words}"
     )
     lines = [_verdict_line(row) for row in rows]
     said = (f"{line.arm} {line.effect:+.3g}, {line.kind}" for line in lines)
@@ -42,7 +42,7 @@ def effects(view: View) -> Figure | str:
 
 
 def shams(view: View) -> Figure | str:
-    """The effect on the outcome of every arm that has a sham of its dose, and of that sham."""
+    """Draw the effect on the outcome of every arm that has a sham of its dose, and of that sham."""
     rows = _outcome_rows(view)
     of_dose = {(row.where, row.arm, row.dose): row for row in rows if row.sham}
     pairs = [(row, of_dose[row.key[:3]]) for row in rows if not row.sham and row.key[:3] in of_dose]
@@ -62,7 +62,7 @@ def shams(view: View) -> Figure | str:
 
 
 def _outcome_rows(view: View) -> list[Effect]:
-    """The effects on the outcome, of arms and shams."""
+    """Return the effects of arms and shams on the outcome."""
     rows = view.data.analysis.tables["effects"] if view.data.analysis else ()
     return [row for row in rows if row.role is Role.OUTCOME and row.effect is not None]
 
@@ -78,7 +78,7 @@ def _verdict_line(row: Effect) -> ForestLine:
 def _forest(
     key: str, caption: str, view: View, lines: Sequence[ForestLine], said: Iterable[str], band: float | None
 ) -> Figure:
-    """The lines as one forest, and what they say in words; `band` is half the width of effects of no interest."""
+    """Return the lines as one forest, and their description; `band` is half the width of effects of no interest."""
     name = outcome_name(view.data.outcome)
     chart, height = forest_chart(key, lines, f"Δ {name}", band=band)
     panel = Panel(f"{key}-outcome", chart, key, f"Effects on {name}: {'; '.join(said)}.", height=height)
@@ -86,15 +86,15 @@ def _forest(
 
 
 def manipulation(view: View) -> Figure | str:
-    """A panel for each metric that arms must move: the effects of the arms, and of shams of the same interventions."""
+    """Draw a panel for each target metric: the effects of the arms, and of shams of the same interventions."""
     rows = view.data.analysis.tables["effects"] if view.data.analysis else ()
     targets = [row for row in rows if row.role is Role.TARGET and row.effect is not None]
     if not targets:
         return NO_ARMS
     caption = (
-        "Effect of each arm on the metric that it must move, arm minus control in pairs, with its 95 % interval. "
-        "An arm has reached its property (filled) where that is two standard deviations of the pairs or more in the "
-        "right direction, and more than its sham moves it (squares)."
+        "Effect of each arm on the metric that it must move, arm minus control in pairs, with its 95 % interval. An "
+        "arm has reached its property (filled) if the effect is at least two standard deviations of the pairs in the "
+        "right direction, and larger than that of its sham (squares)."
     )
     tables, panels = {}, []
     metrics = list(dict.fromkeys(row.metric for row in targets))
@@ -118,7 +118,7 @@ def manipulation(view: View) -> Figure | str:
 
 
 def attribution(view: View) -> Figure | str:
-    """A panel for each metric alone, and one for the two metrics that come nearest to all arms."""
+    """Draw a panel for each single metric, and one for the pair of metrics that fits all arms best."""
     analysis, models = view.data.analysis, view.data.models
     rows = [row for row in analysis.tables["attribution"] if row.arms] if analysis else []
     if not rows or models is None:
@@ -147,7 +147,7 @@ def attribution(view: View) -> Figure | str:
 
 
 def _points(models: Models, metrics: Sequence[str]) -> list[Line]:
-    """One metric: its effect in every arm; two: what their plane predicts for the outcome."""
+    """Return the effects of every arm: on one metric, or of two metrics as their plane predicts the outcome."""
     compared = comparisons(models)
     treated = [comparison for comparison in compared if not comparison.arm.sham]
     fitted = slopes(points_of(treated, metrics, models.outcome)) if len(metrics) > 1 else np.ones(1)
@@ -180,7 +180,7 @@ def _plane_note(row: Attributed) -> str:
 
 
 def _plane_chart(table: str, points: list[Line], axis: str, name: str, slope: float | None) -> DrawnChart:
-    """Both axes are linear, however far a few arms are from the others: on any other a line through 0 would bend."""
+    """Both axes are linear, even if a few arms are far from the others: otherwise a line through 0 would bend."""
     base = alt.Chart(alt.NamedData(table))
     x = alt.X("x:Q", title=axis, axis=alt.Axis(labelExpr=NUMBER, tickCount=5))
     y = alt.Y("y:Q", title=f"Δ {name}", axis=alt.Axis(labelExpr=NUMBER, tickCount=5))

@@ -1,6 +1,6 @@
-"""How far back the model looks: what is left to vary within contexts of n tokens, over n, layers and training.
+"""How far back the model looks: the variance that remains within contexts of n tokens, over n, layers and training.
 
-Models of several corpora have panels of their own for each corpus: what is left depends on the text.
+Each corpus has its own panels: the remaining variance depends on the text.
 """
 
 import re
@@ -17,21 +17,21 @@ from collapselab.report.view import Line, View, columns
 
 WITHIN, GAP, LAST = "context_within", "entropy_gap", "last"
 Drawn = tuple[Panel, list[Line]]
-"""A panel and the lines of the table that it draws."""
+"""A panel and the rows of its table."""
 
 
 def how_far_back(view: View) -> Figure | str:
-    """`context_within` over n, over layers and over training, and the entropy gap against it."""
+    """Draw `context_within` over n, over layers and over training, and against the entropy gap."""
     rows: list[ContextRow] = [row for row in view.data.tables.tables.get("contexts", []) if row.value is not None]
     within = [row for row in rows if row.metric == WITHIN]
     if not within:
         return "Contexts were not measured (`--contexts 1,2,3` does)."
     chosen = view.data.latest({(row.run, row.checkpoint) for row in within})
     caption = (
-        "context_within is the share of variance that is left among tokens with the same last n tokens. A line is a "
-        "run at its last measured checkpoint; dashed, what exchanged contexts give. Then the same from layer to layer "
-        "and along training, the numbers being n, and the gap between cross-entropy and the entropy of what follows "
-        "these contexts."
+        "context_within is the share of variance that remains among tokens with the same last n tokens. A line is a "
+        "run at its last measured checkpoint; dashed: with exchanged contexts. Then the same over layers and training "
+        "(the numbers are n), and the gap between the cross-entropy and the entropy of the next token given these "
+        "contexts."
     )
     corpora = _runs_by_corpus(view, {row.run for row in rows})
     panels, tables = [], {}
@@ -45,7 +45,7 @@ def how_far_back(view: View) -> Figure | str:
 
 
 def _panels(rows: list[ContextRow], view: View, chosen: Latest) -> list[Drawn]:
-    """Of models of one corpus."""
+    """Return the panels of the models of one corpus."""
     within = [row for row in rows if row.metric == WITHIN]
     now = [row for row in within if (row.run, row.checkpoint) in chosen]
     panels = [_over_n([row for row in now if row.layer == LAST], view, chosen)]
@@ -58,7 +58,7 @@ def _panels(rows: list[ContextRow], view: View, chosen: Latest) -> list[Drawn]:
 
 
 def _runs_by_corpus(view: View, measured: set[str]) -> dict[str, set[str]]:
-    """The measured runs of each corpus, by what it is called, without its hashes where the name is enough."""
+    """Return the measured runs of each corpus, by its name, with hashes only where names coincide."""
     corpora: dict[str, set[str]] = {}
     for run in view.data.runs:
         if run["run"] in measured:
@@ -69,7 +69,7 @@ def _runs_by_corpus(view: View, measured: set[str]) -> dict[str, set[str]]:
 
 
 def _of_corpus(panel: Panel, number: int, corpus: str) -> Panel:
-    """One of several: its table has a name of its own, and its note says which text."""
+    """Rename the table of one of several panels, and name the text in its note."""
     table = f"{panel.table} {number}"
     chart = panel.chart.copy()
     chart.data = alt.NamedData(table)
@@ -133,7 +133,7 @@ def _by_length(table: str, view: View, along: tuple[str, alt.Axis], name: str, n
 
 
 def _gaps(rows: list[ContextRow], view: View) -> list[Drawn]:
-    """A point for each checkpoint and n that has both numbers."""
+    """Draw a point for each checkpoint and n that has both numbers."""
     within = {(row.run, row.checkpoint, row.n): row.value for row in rows if row.metric == WITHIN}
     runs = {(run["run"], run["checkpoint"]): run for run in view.data.runs}
     lines: list[Line] = [

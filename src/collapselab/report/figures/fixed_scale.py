@@ -1,7 +1,7 @@
-"""At fixed scale: models that differ in their seed alone, beside the correlations across all models.
+"""Fixed scale: models that differ only in their seed, beside the correlations across all models.
 
-In the forest a point is filled where its
-interval leaves out 0, so that filling and interval never disagree; its colour is the verdict after correction.
+A forest point is filled if its interval excludes 0, so that filling and interval always agree; its colour is the
+corrected verdict.
 """
 
 import altair as alt
@@ -26,7 +26,7 @@ PAPER = (
 
 
 def seeds(view: View) -> Figure | str:
-    """Each metric against the outcome within cells of seeds."""
+    """Draw each metric against the outcome within cells of seeds."""
     data = view.data
     relations = [row for metric in data.main if (row := data.relation(metric, WITHIN)) is not None]
     tested = [row for row in relations if row.r is not None]
@@ -35,10 +35,10 @@ def seeds(view: View) -> Figure | str:
     relation = tested[0]
     several = relation.cells > 1
     caption = (
-        f"Models of {f'{relation.cells} cells' if several else 'one cell'} that differ in their seed alone"
-        f"{', each cell’s mean subtracted' if several else ''}. p is the share of {data.analysis.permutations:,} "
-        f"permutations of the outcome{' within cells' if several else ''} whose r is as far from 0; Holm p corrects it "
-        "for all panels together."
+        f"Models of {f'{relation.cells} cells' if several else 'one cell'} that differ only in their "
+        f"seed{', each cell’s mean subtracted' if several else ''}. p is the proportion of "
+        f"{data.analysis.permutations:,} permutations of the outcome{' within cells' if several else ''} whose r is as "
+        "far from 0; Holm p corrects it for all panels together."
     )
     tables = {f"seeds {one.metric}": _models_in_cells(data, one) for one in tested}
     panels = [_scatter(data, one, several=several) for one in tested]
@@ -79,7 +79,7 @@ def _scatter(data: ReportData, relation: Relation, *, several: bool) -> Panel:
     line = models.transform_regression("value", "outcome").mark_line(color="var(--ink)", strokeWidth=1.4, opacity=0.75)
     points = models.mark_point(filled=True, size=42, color="var(--accent)", opacity=0.8)
     chart = alt.layer(line.encode(x=x, y=y), points.encode(x=x, y=y, tooltip=hover))
-    note = f"R² {relation.r2:.2f}; too few models for a p"
+    note = f"R² {relation.r2:.2f}; too few models for a p-value"
     if relation.p_permutation is not None:
         note = f"R² {relation.r2:.2f}, p {relation.p_permutation:.2g}, Holm p {relation.p_holm:.2g}"
     words = _panel_words(data, relation)
@@ -119,12 +119,12 @@ VERDICT_COLOURS = {
 
 
 def forest(view: View) -> Figure | str:
-    """One row a metric: r across models above, r among seeds below."""
+    """Draw one row for each metric: r across models above, r among seeds below."""
     data = view.data
     pairs = [(metric, data.relation(metric), data.relation(metric, WITHIN)) for metric in data.main]
     known = [(metric, across, fixed) for metric, across, fixed in pairs if fixed is not None and fixed.r is not None]
     if not known:
-        return "No two models differ in their seed alone: there is no r at fixed scale."
+        return "No two models differ only in their seed, so there is no r at fixed scale."
     lines = [
         _line(data, metric, row, where)
         for metric, across, fixed in known for where, row in ((BETWEEN, across), (FIXED, fixed))
@@ -132,8 +132,8 @@ def forest(view: View) -> Figure | str:
     ]  # fmt: skip
     caption = (
         f"r of each metric with {outcome_name(data.outcome)}, with its 95 % interval: above, square, {BETWEEN}, where "
-        f"size or training differ too; below, round, {FIXED}, where the seed alone does. Filled: the interval leaves "
-        "out 0. Colour is the verdict after correction. Points on different sides of 0 are a reversal."
+        f"size or training also differ; below, round, {FIXED}, where only the seed differs. Filled: the interval "
+        "excludes 0. Colour is the verdict after correction. Points on different sides of 0 are a reversal."
     )
     panel = _forest_panel(data, [metric for metric, _, _ in known], lines)
     return Figure(caption, [panel], ("answers",), tables={"forest": columns(lines)})

@@ -1,6 +1,6 @@
-"""Inside the model: over layers and frequencies of classes, under steering, and which deciders agree, where measured.
+"""Inside the model, where measured: metrics over layers and class frequencies, under steering, and agreeing deciders.
 
-A line is a run, at its last checkpoint that was measured so.
+A line is a run, at its last checkpoint that has the measurement.
 """
 
 from collections import defaultdict
@@ -27,11 +27,11 @@ from collapselab.report.words import metric_name
 
 LAST, ALL = "last", "all"
 Places = list[tuple[int | str, Row]]
-"""Results with the layer or the bin of classes that they are about."""
+"""Results with their layer or their bin of classes."""
 
 
 def layers(view: View) -> Figure | str:
-    """Each metric from block to block, of every run at its last measured checkpoint."""
+    """Draw each metric from block to block, for every run at its last measured checkpoint."""
     rows = [row for row in view.data.rows if row.bin == ALL and row.split == "train" and row.value is not None]
     measured = {(row.run, row.checkpoint) for row in rows if row.layer != LAST}
     if not measured:
@@ -51,13 +51,13 @@ def layers(view: View) -> Figure | str:
 
 
 def bins(view: View) -> Figure | str:
-    """Each metric over bins of how often the classes occur, of every run at its last measured checkpoint."""
+    """Draw each metric over bins of class frequency, for every run at its last measured checkpoint."""
     rows = [row for row in view.data.rows if row.layer == LAST and row.split == "train" and row.value is not None]
     rows = [row for row in rows if row.bin != ALL]
     if not rows:
         return "Classes were not separated by frequency (`--bins N` does)."
     chosen = view.data.latest({(row.run, row.checkpoint) for row in rows})
-    caption = "A line is a run; along it the classes are those that occur this many times in training, and no others."
+    caption = "A line is a run; each point covers only the classes with this many occurrences in training."
     places: Places = [(row.bin, row) for row in rows if (row.run, row.checkpoint) in chosen]
     axis = alt.X(
         "place:N", sort=sorted({row.bin for row in rows}, key=bin_start), title="occurrences of the class",
@@ -100,13 +100,13 @@ def _curve(key: str, view: View, metric: str, points: pd.DataFrame, axis: alt.X)
     return Panel(f"{key}-{metric}", chart, f"{key} {metric}", numbers, metric, height=height)
 
 
-SHOWN = {"loss": "loss less that at α = 0", "ece": "calibration error", "agreement": "agreement"}
-"""The columns of the table `push` that are drawn, with the titles of their axes."""
+SHOWN = {"loss": "loss minus loss at α = 0", "ece": "calibration error", "agreement": "agreement"}
+"""Columns of the table `push` that are drawn, with the titles of their axes."""
 HEADS = {"own": "output layer", "centres": "nearest class mean"}
 
 
 def push(view: View) -> Figure | str:
-    """The numbers of the table `push` against α, of every run at its last measured checkpoint."""
+    """Draw the table `push` against α, for every run at its last measured checkpoint."""
     rows: list[PushRow] = view.data.tables.tables.get("push", [])
     if not rows:
         return "Features were not moved (`--push default` does)."
@@ -158,7 +158,7 @@ Shares = dict[tuple[str, str], float]
 
 
 def deciders(view: View) -> Figure | str:
-    """The table `deciders` as squares: models of one depth together, each at its last measured checkpoint."""
+    """Draw the table `deciders` as squares: models of one depth together, each at its last measured checkpoint."""
     rows: list[DeciderRow] = view.data.tables.tables.get("deciders", [])
     if not rows:
         return "Deciders were not compared (`--layers all --deciders` does)."

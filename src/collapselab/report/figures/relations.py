@@ -1,6 +1,6 @@
 """Each metric against the outcome across models, and any two numbers of the models against each other.
 
-Panels are linked: they mark and filter the same models.
+Panels are linked: marking and filtering apply to all of them.
 """
 
 import altair as alt
@@ -28,41 +28,41 @@ from collapselab.report.words import metric_name, outcome_column, outcome_name
 BRUSH = "brush"
 PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
 WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
-"""A finger scrolls; there the form above the panels marks models."""
+"""Mouse only: on a touch screen a finger scrolls, and the form above the panels marks models."""
 MOST_SHAPES = 3
-"""More regimes than that cannot be distinguished by shape in one panel."""
+"""Largest number of regimes that shapes can distinguish in one panel."""
 
 
 NAMED = 15
-"""Models whose names are written beside their points; of more they are shown on hovering."""
+"""Up to this many models have their names beside the points; otherwise names are shown on hovering."""
 SIZES = {"parameters": "parameters", "tokens": "training tokens", "width": "width", "depth": "depth",
          "vocabulary": "vocabulary", "step": "training step"}  # fmt: skip
 OUTCOMES = ("val_loss", "bits_per_byte", "val_accuracy", "perplexity")
 
 
 def collapse(view: View) -> Figure | str:
-    """Each main metric against the outcome: the paper's panels."""
+    """Draw each main metric against the outcome, as in the paper's panels."""
     data = view.data
     if not data.main:
-        return "No metric was measured here."
+        return "No metric was measured."
     panels = [_against_outcome(view, metric) for metric in data.main]
     paper = PAPER if data.outcome == "val_loss" else ""
     return Figure(_reading(data, data.main), panels, legend(view.keys), paper=paper, filters=True)
 
 
 def _reading(data: ReportData, metrics: list[str]) -> str:
-    """How to read the panels: no more than is in them."""
+    """Explain how to read these panels."""
     parts = ["Each point is a run at its last checkpoint, without interventions; the line is a least-squares fit."]
     if any(null_of(data, metric) is not None for metric in metrics):
-        parts.append("Dashed is the median level with shuffled labels; one far off is in the heading.")
+        parts.append("Dashed: the median level with shuffled labels, or in the heading if it is far away.")
     else:
         parts.append("Levels with shuffled labels were not measured.")
     if any(metric in data.logarithmic for metric in metrics):
-        parts.append("A metric with a logarithmic axis is related on its logarithm: line, r and R² are of that.")
+        parts.append("On logarithmic axes, line, r and R² are those of the metric’s logarithm.")
     if any(_both_ways(data, metric) for metric in metrics):
-        parts.append("Where both signs span decades, the axis is logarithmic both ways from 0, without a line.")
+        parts.append("Where values of both signs span decades, the axis is symmetric logarithmic, without a line.")
     parts.append(
-        "Runs differ in size or training too, so this is descriptive: it does not separate collapse from scale."
+        "Runs also differ in size or training, so this is descriptive: it does not separate collapse from scale."
     )
     return " ".join(parts)
 
@@ -72,7 +72,7 @@ def _both_ways(data: ReportData, metric: str) -> bool:
 
 
 def _compared(data: ReportData, metric: str) -> Floats:
-    """The values of the models that are compared, which decide on the axis, and have an outcome."""
+    """Return the values of the compared models that have an outcome; they decide on the axis."""
     assert data.models is not None
     known = data.models.frame.loc[data.models.compared, [metric, data.outcome]].dropna()
     return known[metric].to_numpy(dtype=float)
@@ -100,7 +100,7 @@ def _against_outcome(view: View, metric: str) -> Panel:
 
 
 def _points(data: ReportData, keys: Keys, metric: str) -> alt.Chart:
-    """The compared models as filled points; on request the others (earlier checkpoints, arms) as rings."""
+    """Draw the compared models as filled points; on request the others (earlier checkpoints, arms) as rings."""
     drawable = f"datum['{metric}'] > 0" if metric in data.logarithmic else "true"
     mine = known_models(metric, data.outcome).transform_filter(f"datum.compared || (others && {drawable})")
     points: alt.Chart = mine.mark_point(filled=True).encode(
@@ -121,7 +121,7 @@ def _has_shapes(keys: Keys) -> bool:
 
 
 def legend(keys: Keys) -> tuple[str, ...]:
-    """What the points mean."""
+    """Explain the marks."""
     return (colour_legend(keys), "depth", *(["training"] if _has_shapes(keys) else []))
 
 
@@ -131,13 +131,13 @@ def has_others(data: ReportData) -> bool:
 
 
 def known_models(metric: str, outcome: str) -> alt.Chart:
-    """The models that have both numbers, as far as the page shows them."""
+    """Filter the models that have both numbers and are shown on the page."""
     chart = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
     return chart.transform_filter(f"isValid(datum.{outcome_column(outcome)})").transform_filter(WHERE_SHOWN)
 
 
 def least_squares_line(models: alt.Chart, metric: str, outcome: str, *, log: bool) -> alt.Chart:
-    """The line of least squares, of the logarithm where that is what is drawn."""
+    """Draw the least-squares line, on the logarithm if the axis is logarithmic."""
     models = models.transform_calculate(drawn=f"log(datum['{metric}'])" if log else f"datum['{metric}']")
     line = models.transform_filter("isFinite(datum.drawn)").transform_regression("drawn", outcome_column(outcome))
     line = line.transform_calculate(**{metric: "exp(datum.drawn)" if log else "datum.drawn"})
@@ -169,9 +169,9 @@ def _fit_words(data: ReportData, metric: str) -> str:
 
 
 def explore(view: View) -> Figure | str:
-    """One scatter of all models whose axes the reader chooses."""
+    """Draw one scatter plot of all models whose axes the reader chooses."""
     if not view.data.main:
-        return "No metric was measured here."
+        return "No metric was measured."
     outcome = outcome_column(view.data.outcome)
     names = {name: title for name, title in SIZES.items() if name in view.models}
     names |= {name: outcome_name(name) for name in OUTCOMES if name in view.models}
@@ -183,7 +183,7 @@ def explore(view: View) -> Figure | str:
     base = base.transform_filter(WHERE_SHOWN).transform_filter("isValid(datum[xname]) && isValid(datum[yname])")
     place = {}
     for axis, channel in (("x", alt.X), ("y", alt.Y)):
-        # a signal cannot change the type of a scale: where it is to be logarithmic, logarithms are drawn
+        # A signal cannot change the type of a scale, so logarithmic axes plot logarithms.
         base = base.transform_calculate(axis, f"{axis}log ? log(datum[{axis}name]) / LN10 : datum[{axis}name]")
         number = NUMBER.replace("datum.value", f"({axis}log ? pow(10, datum.value) : datum.value)")
         number = number.replace(".4~g", ".2~g")

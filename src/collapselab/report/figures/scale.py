@@ -1,4 +1,4 @@
-"""Scale: each metric against width, one training regime at a time, and the outcome against the number of parameters."""
+"""Metrics against width, one training regime at a time, and the outcome against the number of parameters."""
 
 import altair as alt
 import numpy as np
@@ -12,34 +12,34 @@ from collapselab.report.view import Columns, Keys, Line, View, columns, in_order
 from collapselab.report.words import metric_name, outcome_column, outcome_name, regime_name, trend_note
 
 ALL = "all models"
-"""The one regime where no setting but the checkpoint varies."""
+"""Name of the only regime if no setting but the checkpoint varies."""
 MOST = 8
-"""Regimes that get a panel of the outcome; the legend of trainings has no more names either."""
+"""Maximal number of regimes with a panel of the outcome, and of regimes in the legend."""
 TABLE = "sizes"
 
 
 def width_lines(view: View) -> Figure | str:
-    """Each metric over width, the mean of seeds at the end of each run; points are larger for deeper models."""
+    """Draw each metric over width, the mean of seeds at the end of each run; deeper models have larger points."""
     data = view.data
     table = _size_table(data)
     if len(set(table.get("wide", []))) < 2:
-        return "All models are of one width."
+        return "All models have the same width."
     caption = (
         "Each point is a model at the end of its run, the mean where there are several seeds; a line joins models of "
         "one depth, and deeper ones have larger points."
     )
     regimes = tuple(dict.fromkeys(map(str, table["where"])))
-    first = max(regimes, key=lambda where: table["where"].count(where))  # the regime with most models
+    first = max(regimes, key=lambda where: table["where"].count(where))  # the regime with the most models
     panels = [_lines(data, view.keys, metric, table, first) for metric in data.main]
     return Figure(caption, panels, ("depth",), tables={TABLE: table}, regimes=regimes, regime=first)
 
 
 def loss_and_scale(view: View) -> Figure | str:
-    """Small multiples: one panel a regime, so that none hides another."""
+    """Draw a small panel for each regime, so that none hides another."""
     data = view.data
     known = pd.DataFrame() if data.models is None else data.models.known[["parameters", data.outcome]].dropna()
     if not len(known) or known["parameters"].nunique() < 2:
-        return "All models have one number of parameters, or it is not known."
+        return "The models do not differ in their number of parameters, or it is unknown."
     caption = "Each point is a trained model; every panel is one training regime, on the same axes."
     spans = {name: (float(known[name].min()), float(known[name].max())) for name in ("parameters", data.outcome)}
     panels = [_outcome_panel(view, training, spans) for training in view.keys.trainings[:MOST]]
@@ -47,7 +47,7 @@ def loss_and_scale(view: View) -> Figure | str:
 
 
 def _size_table(data: ReportData) -> Columns:
-    """Models at the end of their runs by regime, width and depth, seeds averaged."""
+    """Return the models at the end of their runs by regime, width and depth, averaged over seeds."""
     if data.models is None:
         return {}
     frame = data.models.trained

@@ -1,8 +1,8 @@
 """Tokens of the model with the lowest validation loss: its classes by frequency, and the extremes of each kind.
 
-What is drawn is thinned out, evenly over frequencies and with the extremes kept; what is counted, searched and listed
-is every class. The texts of tokens are other people's: `quoted` escapes whatever is not printable in them, and the page
-sets what is left as text, never as HTML.
+The drawn points are a sample, even over frequencies and with the extremes kept; what is counted, searched and listed
+is every class. Texts of tokens are untrusted: `quoted` escapes whatever is not printable in them, and the page
+inserts the rest as text, never as HTML.
 """
 
 from typing import TYPE_CHECKING
@@ -24,20 +24,22 @@ from collapselab.report.view import View, columns, plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = "Classes were not measured one by one (`--classes` does)."
+MISSING = "Single classes were not measured (`--classes` does)."
 METRICS = [name for name in SORTABLE if name not in ("count", "samples")]
 LOGARITHMIC = ("cdnv", "norm", "variance", "distance", "head_norm")
 DRAWN = 900
-"""Classes that are drawn in a panel."""
+"""Number of classes drawn in a panel."""
 RANGES, EXTREMES, MEDIANS = 60, 3, 12
 ALL = "tokens.csv"
 LONGEST = 40
-"""Characters of a token that are shown."""
+"""Number of characters of a token that are shown."""
 TOP = 5
 
 
 def model_tokens(data: ReportData) -> TokenTable | None:
-    """The classes of the model with the lowest validation loss, at its last checkpoint; None without such a table."""
+    """Return the classes of the model with the lowest validation loss at its last checkpoint; None without such a
+    table.
+    """
     chunks = data.tables.tables.get("classes", [])
     if not chunks:
         return None
@@ -58,20 +60,20 @@ def model_tokens(data: ReportData) -> TokenTable | None:
 
 
 def quoted(text: object) -> str:
-    """A token as it can be read: in quotes, so that spaces are seen; what is not printable is escaped, the long cut."""
+    """Return a token in quotes, which make spaces visible; unprintable characters are escaped, long tokens cut."""
     whole = repr(str(text))
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"
 
 
 def token_ends(view: View) -> Figure | str:
-    """The tokens of each kind with the smallest and with the largest CDNV, and a search over all."""
+    """Draw the tokens of each kind with the smallest and the largest CDNV, and a search over all."""
     tokens = model_tokens(view.data)
     if tokens is None or tokens.frame["cdnv"].notna().sum() < 2 * TOP:
         return MISSING if tokens is None else "Too few classes have a CDNV."
     caption = (
-        f"Of {quoted(tokens.name)}, by the mean CDNV term of a class with all others, small where it has collapsed. In "
-        "brackets how often the token occurs: frequent tokens follow more kinds of text, and scatter more for that "
-        "reason too."
+        f"{quoted(tokens.name)}: tokens by the mean CDNV of their class with all others, which is small for collapsed "
+        "classes. In brackets: occurrences. Frequent tokens follow more kinds of text, which also increases their "
+        "variance."
     )
     known = tokens.frame.dropna(subset=["cdnv"]).sort_values(["cdnv", "token"])
     groups = [("all kinds", known), *((kind, known[known["kind"] == kind]) for kind in KINDS)]
@@ -93,7 +95,7 @@ def _named(group: pd.DataFrame) -> str:
 
 
 def token_frequency(view: View) -> Figure | str:
-    """Each number of a class against how often it occurs, with the medians of all classes."""
+    """Draw each number of a class against its frequency, with the median over all classes."""
     tokens = model_tokens(view.data)
     if tokens is None:
         return MISSING
@@ -102,8 +104,8 @@ def token_frequency(view: View) -> Figure | str:
         return f"{quoted(tokens.name)}: {left_out}."
     drawn, medians = thinned(frame), bins(frame, MEDIANS)
     caption = (
-        f"Of {quoted(tokens.name)}. A dot is a class: {len(drawn):,} of {len(frame):,} are drawn, {left_out}. The line "
-        "is the median over all. A token that is searched for above is marked in every panel."
+        f"{quoted(tokens.name)}: a dot is a class; {len(drawn):,} of {len(frame):,} are drawn, {left_out}. The line "
+        "is the median over all. The search above marks a token in every panel."
     )
     shown = drawn[["text", "kind", "count", *METRICS]].assign(text=drawn["text"].map(quoted))
     points = {str(name): [plain(value) for value in shown[name]] for name in shown}
@@ -116,7 +118,7 @@ def token_frequency(view: View) -> Figure | str:
 
 
 def thinned(frame: pd.DataFrame, most: int = DRAWN) -> pd.DataFrame:
-    """Some classes, evenly over ranges of frequency, with those at both ends of every number; all, if they are few."""
+    """Sample classes evenly over ranges of frequency, and keep both extremes of every number; all if they are few."""
     if len(frame) <= most:
         return frame
     extremes: set[int] = set()
@@ -138,7 +140,7 @@ def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:
     values = known[name].to_numpy(dtype=float)
     log = name in LOGARITHMIC and bool((values > 0).all())
     counts = known["count"].to_numpy(dtype=float)
-    x = alt.X("count:Q", title="times it is the next token", scale=_scale(counts, log=True), axis=alt.Axis(format="~s"))
+    x = alt.X("count:Q", title="occurrences as next token", scale=_scale(counts, log=True), axis=alt.Axis(format="~s"))
     y = value_axis(name, values if log else None, alt.Y).scale(_scale(values, log=log))
     hover = [alt.Tooltip("text:N", title="token"), alt.Tooltip("kind:N"), alt.Tooltip("count:Q", format=","),
              alt.Tooltip(f"{name}:Q", title=name, format=".4~g")]  # fmt: skip
@@ -161,6 +163,6 @@ def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:
 
 
 def _scale(values: Floats, *, log: bool) -> alt.Scale:
-    """Domain over all classes, since search can mark tokens that are not drawn."""
+    """Return a scale over all classes, since the search can mark tokens that are not drawn."""
     low, high = float(values.min()), float(values.max())
     return alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False, zero=False, padding=6)

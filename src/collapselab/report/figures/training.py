@@ -1,7 +1,7 @@
-"""Training: each metric along the checkpoints of every run, and what regularisation makes of it at the end.
+"""Training: each metric along the checkpoints of every run, and the effect of regularisation at the end.
 
-Under regularisation, sizes differ far more than regularisers do: drawn as they are, all pairs would look level. So only
-the difference within a pair is drawn, a dot each, by width: a width is what the test counts.
+Metrics differ far more between sizes than between regularisers, so absolute values would hide the latter. Only the
+difference within each pair is drawn, as one dot, by width: the test counts widths.
 """
 
 import altair as alt
@@ -37,13 +37,13 @@ from collapselab.report.view import Columns, Keys, Line, View, columns, label
 from collapselab.report.words import metric_name, outcome_column, outcome_name, regime_name, setting_name, trend_note
 
 TIMES = {"tokens": "training tokens", "step": "step", "epoch": "epoch"}
-"""Columns that training is drawn along, and the titles of the axis."""
+"""Columns that can be the time axis, with their titles."""
 DECADES = 100
-"""Checkpoints whose last is this many times as late as the first are drawn on a logarithmic axis."""
+"""The time axis is logarithmic if the last checkpoint is this many times as late as the first."""
 
 
 def training(view: View) -> Figure | str:
-    """Each metric along the checkpoints of each run, from initialisation on where that was measured."""
+    """Draw each metric along the checkpoints of each run, from initialisation on if that was measured."""
     data = view.data
     if data.models is None or data.models.frame[_time(data)].nunique() < 2:
         return "Every run was measured at one checkpoint only."
@@ -53,7 +53,7 @@ def training(view: View) -> Figure | str:
     else:
         caption += "The models before training were not measured. "
     if any(null_of(data, metric) is not None for metric in data.main):
-        caption += "Dashed is the median level of trained models with shuffled labels; one far off is in the heading."
+        caption += "Dashed: the median level of trained models with shuffled labels; one far away is in the heading."
     panels = [_along_training(data, view.keys, metric) for metric in data.main]
     return Figure(caption, panels, (colour_legend(view.keys),))
 
@@ -83,7 +83,7 @@ def _along_training(data: ReportData, keys: Keys, metric: str) -> Panel:
 
 
 def _time(data: ReportData) -> str:
-    """What checkpoints are drawn along: epochs; of models of the hub tokens where all are known, else steps."""
+    """Return the time axis: epochs; for models of the hub, tokens if known for all, else steps."""
     assert data.models is not None
     frame = data.models.frame
     known = [name for name in TIMES if name in frame and frame[name].notna().all() and frame[name].nunique() > 1]
@@ -91,7 +91,7 @@ def _time(data: ReportData) -> str:
 
 
 def _times(data: ReportData) -> tuple[alt.Scale, alt.Axis]:
-    """Logarithmic from the first checkpoint after initialisation on where checkpoints are spaced so."""
+    """Return scale and axis of time, logarithmic after initialisation if checkpoints are spaced so."""
     assert data.models is not None
     times = data.models.frame[_time(data)]
     later = times[times > 0]
@@ -117,7 +117,9 @@ def _along(data: ReportData, metric: str) -> str:
 
 
 def regularisation(view: View) -> Figure | str:
-    """Dots: the strongest level less the weakest, all else equal, seeds averaged, at the end of each run."""
+    """Draw a dot for the strongest level minus the weakest, all else equal, averaged over seeds, at the end of each
+    run.
+    """
     data = view.data
     rows = data.analysis.tables["trends"] if data.analysis else []
     column = next((row.axis for row in rows if row.axis in REGULARISERS and row.groups), None)
@@ -126,9 +128,9 @@ def regularisation(view: View) -> Figure | str:
     table, levels = _pairs(data, column)
     weak, strong = levels
     caption = (
-        f"A dot is the difference that {setting_name(column)} {strong} makes against {weak} in one architecture at the "
-        "end of its runs, all else equal; as a factor where values span decades. Grey line: no difference. A width, "
-        "not a dot, is what the test counts."
+        f"A dot is the difference between {setting_name(column)} {strong} and {weak} in one architecture at the end of "
+        "its runs, all else equal; as a factor where values span decades. Grey line: no difference. The test counts "
+        "widths, not dots."
     )
     trainings = list(dict.fromkeys(map(str, table["where"])))[: len(SHAPES)]
     if len(trainings) > 1:
