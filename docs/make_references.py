@@ -17,9 +17,8 @@ import pandas as pd
 from result_tables import unpack
 
 from collapselab import load_results
-from collapselab.records.profile import HEADLINE_METRICS
 from collapselab.records.published import import_published
-from collapselab.records.references import PRETRAINED, is_headline
+from collapselab.records.references import COLUMNS, is_headline, reference_row
 from collapselab.records.tables import read_tables
 
 HERE = Path(__file__).parent
@@ -36,7 +35,6 @@ SUITES = {
 CONFIGURATION = ["family", "width", "depth", "weight_decay", "dropout", "label_smoothing"]
 MAX_SEEDS = 2
 """Of one configuration: a percentile among seeds of one model would say little."""
-COLUMNS = ("model", "source", "text", "text_hash", "parameters", "classes", "tokens", *HEADLINE_METRICS)
 
 
 def of_suite(name: str, text: str) -> list[dict[str, Any]]:
@@ -91,15 +89,9 @@ def _row(rows: Any, run: dict[str, Any], model: str, source: str, text: str, *si
 def of_result(path: str) -> dict[str, Any]:
     """A pretrained model that was measured."""
     (result,) = load_results(path)
-    facts = result.facts
-    text = "TinyStories" if "train.txt" in facts["text"] else facts["text"].partition(":")[0]
-    rows = [row for row in result.rows if is_headline(row)]
-    return {
-        "model": Path(facts["model"]).name.partition(".")[0], "source": PRETRAINED, "text": text,
-        "text_hash": facts["text_hash"], "parameters": facts["parameters"],
-        "classes": rows[0].classes, "tokens": rows[0].tokens,
-        **{row.metric: f"{row.value:.4g}" for row in rows if row.value is not None},
-    }  # fmt: skip
+    row = reference_row(result)
+    text = "TinyStories" if "train.txt" in str(row["text"]) else str(row["text"]).partition(":")[0]
+    return row | {"text": text}
 
 
 def main() -> None:

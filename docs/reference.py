@@ -25,7 +25,7 @@ PUBLIC = {
         "shipped_recipes", "load_suite", "Suite", "suite_plan", "run_suite",
         "suite_status", "collect_suite", "cancel_suite", "collect_models",
     ],
-    "What they say": ["import_published", "analyze", "Analysis", "report", "publish", "model_card", "run_demo"],
+    "What they say": ["import_published", "analyze", "Analysis", "report", "publish", "run_demo"],
 }  # fmt: skip
 """Every public name, in the order of work: an example may use what those before it have made."""
 

@@ -49,7 +49,7 @@ COMMANDS = {
     "import": ["import_published"],
     "analyze": ["analyze"],
     "report": ["report"],
-    "publish": ["publish", "model_card"],
+    "publish": ["publish"],
     "compare": ["compare"],
     "similarity": ["similarity"],
 }

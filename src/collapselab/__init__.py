@@ -6,7 +6,7 @@ that completes it, would otherwise wait for torch before every word.
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 with open(f"{__file__}i", encoding="utf-8") as _stub:
     _HOMES = {words[3]: words[1] for line in _stub if (words := line.split())[:1] == ["from"]}
     """The module of each public name."""

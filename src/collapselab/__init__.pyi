@@ -25,7 +25,6 @@ from collapselab.records.options import Running as Running
 from collapselab.records.published import import_published as import_published
 from collapselab.records.result_folder import load_results as load_results
 from collapselab.records.tables import Row as Row
-from collapselab.report.publish import model_card as model_card
 from collapselab.report.publish import publish as publish
 from collapselab.report.report import report as report
 from collapselab.suite.collect import collect_suite as collect_suite

@@ -17,7 +17,6 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from collapselab.analysis.analyze import analyze
-from collapselab.core.moments import ClassMoments
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.markov import read_chain
@@ -25,7 +24,7 @@ from collapselab.corpus.sources import open_source
 from collapselab.measurement.compare_results import compare
 from collapselab.measurement.measure import measure
 from collapselab.records.measurement import Result, Results, write
-from collapselab.records.result_folder import load_results
+from collapselab.records.result_folder import find_results, load_moments, load_results, moments_identity
 from collapselab.records.table import ColumnTable
 from collapselab.records.tables import RUNS, TABLES
 from collapselab.report.publish import publish
@@ -70,11 +69,18 @@ class Refused(Exception):
     """A stage that went on, but left something out and said so."""
 
 
-def make(folder: Path) -> Path:
+OTHERS: dict[str, dict[str, Any]] = {
+    "foreign": {"corpus": {**RECIPE["corpus"], "source": "storyworld:stories=24,validation=8,seed=1"}},
+    "stale": {"measure": {**RECIPE["measure"], "tokens": 500}},
+}
+"""Another suite, and this one before its options were changed, by what differs in the recipe."""
+
+
+def make(folder: Path, **changes: Any) -> Path:
     """Corpus, runs, measurements, tables, analysis and page, in a folder that must not exist yet."""
     folder.mkdir(parents=True)
     recipe = folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(RECIPE))
+    recipe.write_text(yaml.safe_dump(RECIPE | changes))
     suite = SuiteFolder(folder / "suite")
     done = suites.run(load_suite(recipe), suite)
     assert not done.failed
@@ -202,10 +208,9 @@ def open_kinds(world: Path) -> Any:
 
 def moments(world: Path) -> Any:
     """The class moments that a measurement keeps."""
-    try:
-        kept = ClassMoments.load(run_of(world) / "measure" / "0.safetensors")
-    except ValueError as error:  # the core's errors are for programs
-        raise Refused(str(error)) from error
+    (stored,) = [found for found in find_results(run_of(world)) if found.path.stem == "0"]
+    assert stored.moments is not None
+    kept = load_moments(stored.moments, moments_identity(stored.result.facts))
     return kept.counts.tolist(), kept.sums.numpy().tobytes(), kept.scatter.numpy().tobytes()
 
 
@@ -307,10 +312,12 @@ class Kind:
     name: str
     pattern: str
     reads: tuple[Callable[[Path], Any], ...]
+    named: bool = False
+    """Whether the user named it, so that another valid file in its place is what was asked for."""
 
-    def files(self, world: Path) -> list[Path]:
-        """The files of this kind, by their place in the world."""
-        found = world.glob(self.pattern.replace("RUN", f"suite/{run_of(world).name}"))
+    def files(self, world: Path, *, all_runs: bool = False) -> list[Path]:
+        """The files of this kind, by their place in the world: of the run that is read, or of all runs."""
+        found = world.glob(self.pattern.replace("RUN", "suite/*" if all_runs else f"suite/{run_of(world).name}"))
         files = sorted(path.relative_to(world) for path in found if path.is_file())
         assert files, f"{self.pattern}: no such file in the world"
         return files
@@ -339,7 +346,7 @@ KINDS = (
     Kind("result in a folder", "results/*.json", (swept, atlas)),
     Kind("table of a result", "results/*.parquet", (swept, atlas)),
     Kind("result in the user's cache", "cache/results/finished/*", (on_text,)),
-    Kind("several results in a file", "several.json", (loaded,)),
+    Kind("several results in a file", "several.json", (loaded,), named=True),
     Kind("suite record", "suite/suite.json", (status, analysed)),
     Kind("jobs of a cluster", "suite/slurm/jobs.json", (status,)),
     Kind("table", "suite/*.csv", (analysed, reported)),

@@ -21,7 +21,7 @@ from collapselab.records.result_folder import load_results
 from collapselab.records.suite import SuiteRecord
 from collapselab.records.tables import RESULTS, RUNS, ContextRow, write_tables
 from collapselab.report import publish as publishing
-from collapselab.report.publish import BEGIN, END, card_section, eval_results, model_card, publish, without_local_paths
+from collapselab.report.publish import publish, without_local_paths
 from records.test_tables import ROW, RUN
 
 
@@ -205,26 +205,6 @@ def test_a_hub_that_refuses_is_one_message(suite: Path, hub: Any) -> None:
     hub.refuses = True
     with pytest.raises(RunError, match="me/a: the upload failed"):
         publish(suite, to="hf:me/a", upload=True)
-
-
-def test_a_models_card_has_a_section_that_can_be_replaced() -> None:
-    section = card_section(result())
-    assert "| NC1 | `cdnv` | 0.1 | 0.2 |" in section
-    assert section.startswith(BEGIN)
-    assert section.endswith(f"{END}\n")
-    assert section.count(BEGIN) == section.count(END) == 1
-
-
-def test_metadata_has_every_value() -> None:
-    ((entry,),) = ([one["results"][0]["metrics"] for one in eval_results(result(), name="mine")],)
-    assert [(metric["type"], metric["value"]) for metric in entry] == [("cdnv", 0.1)]
-
-
-def test_metadata_names_the_model_of_the_hub_and_no_path() -> None:
-    (own,) = model_card(result(model="/home/me/models/m", run="m")).index
-    (named,) = model_card(result(model="/home/me/models/m", run="m"), name="my-model").index
-    assert (own["name"], named["name"]) == ("m", "my-model")
-    assert "/home" not in str(own)
 
 
 def flip(path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from collapselab import analyze, measure, report
+from collapselab import analyze, measure, publish, report
 from collapselab.core.catalogue import METRICS
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
-from collapselab.errors import ConfigError, RunError
+from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.models.build import build_config, build_model
 from collapselab.records.result_folder import load_results
 from collapselab.records.tables import read_tables
@@ -72,6 +72,24 @@ def test_models_of_several_tokenizers_are_joined_with_what_is_known_of_them(plac
     values = {one.metric: one.value for one in tables.rows if (one.run, one.checkpoint) == ("llama", "step100")
               and (one.layer, one.bin, one.split) == ("last", "all", "train")}  # fmt: skip
     assert values["cdnv"] == measured.row("cdnv").value
+
+
+def test_collected_models_are_published_without_their_paths(place: Path, tmp_path: Path) -> None:
+    collect_models([place / "results-neo"], tmp_path / "atlas")
+    made = publish(tmp_path / "atlas", to="hf:me/a")
+    assert [found.facts["model"] for found in load_results(made.folder)] == ["step0", "step100", "step2000"]
+    assert "classes.parquet" in made.files
+    for file in made.files:
+        assert str(place).encode() not in (made.folder / file).read_bytes(), file
+
+
+def test_a_result_in_the_place_of_another_is_refused(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "results-neo", tmp_path / "results")
+    one, other, *_ = sorted((tmp_path / "results").glob("*.json"))
+    other.unlink()
+    other.symlink_to(one)
+    with pytest.raises(DamagedError, match=other.name):
+        collect_models([tmp_path / "results"], tmp_path / "atlas")
 
 
 def test_bits_per_byte_are_the_loss_over_the_bytes_of_the_text(place: Path) -> None:

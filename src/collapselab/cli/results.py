@@ -276,21 +276,21 @@ def similarity(
 
 def publish(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run; or one measured model, for its card.")
+        Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run; or one measured model.")
     ],
-    to: Annotated[str, typer.Option(metavar="hf:USER/NAME", help="Where it goes on the hub.")],
+    to: Annotated[str, typer.Option(metavar="hf:USER/NAME", help="Where a suite goes on the hub.")] = "",
     out: Annotated[Path | None, typer.Option(help="The folder to make. [default: DIR/published]")] = None,
     license: Annotated[str, typer.Option(help="Of the numbers, for the card.")] = "mit",
     upload: Annotated[bool, typer.Option("--upload", help="Upload it; else it is only made, to be looked at.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a dataset with a card of a suite's results, and upload it if asked; or the card's section of one model.
+    """Make a dataset with a card of a suite's results, and upload it if asked; or one model's row of reference values.
 
     Nothing leaves the machine without `--upload`.
 
     See what it would be: `collapselab publish suites/scale --to hf:me/scale`
 
-    For a model's card: `collapselab publish result.json --to hf:me/my-model`
+    One model's row for the table of reference values: `collapselab publish result.json`
     """
     from collapselab.records.result_folder import load_results
 
@@ -304,14 +304,15 @@ def publish(
         text = f"{made.folder}: {len(made.files):,} files, README.md among them.\n{where}."
         print(json.dumps(made.to_json(), ensure_ascii=False) if as_json else text)
         return
-    import yaml  # type: ignore[import-untyped]
+    import csv
 
-    from collapselab.report.publish import checked_target, model_card
+    from collapselab.records.references import COLUMNS, reference_row
 
-    card = model_card(results[-1], name=checked_target(to).split("/")[1])
+    row = reference_row(results[-1])
     if as_json:
-        print(json.dumps({"section": card.section, "model-index": card.index}, ensure_ascii=False))
+        print(json.dumps(row, ensure_ascii=False))
         return
-    print(yaml.safe_dump({"model-index": card.index}, sort_keys=False, allow_unicode=True))
-    print(card.section)
-    print("For the model's README.md: the first part between its --- lines, the second below.", file=sys.stderr)
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerow(row)
+    print("To share it, propose the second line for src/collapselab/records/references.csv.", file=sys.stderr)

@@ -12,10 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import final
+from pathlib import PurePath
+from typing import TYPE_CHECKING, final
 
+from collapselab.errors import RunError
 from collapselab.records.profile import HEADLINES
 from collapselab.records.tables import Row
+
+if TYPE_CHECKING:
+    from collapselab.records.measurement import Result
 
 MIN_MODELS = 10
 """Fewer models do not make a percentile."""
@@ -24,6 +29,7 @@ MAX_CLASSES_RATIO, MAX_TOKENS_RATIO = 2, 5
 PRETRAINED = "pretrained"
 MAX_HEADING = 12
 IDEALS = {headline.metric: headline.ideal for headline in HEADLINES}
+COLUMNS = ("model", "source", "text", "text_hash", "parameters", "classes", "tokens", *IDEALS)
 
 
 @final
@@ -67,6 +73,20 @@ def references() -> tuple[Reference, ...]:
             )
             for row in csv.DictReader(file)
         )  # fmt: skip
+
+
+def reference_row(result: "Result") -> dict[str, object]:
+    """Return the row of `references.csv` that a measured model would be."""
+    rows = [row for row in result.rows if is_headline(row) and row.value is not None]
+    if not rows:
+        raise RunError(f"{result.name}: has no value of a headline metric for its last layer.")
+    facts = result.facts
+    return {
+        "model": PurePath(facts["model"]).name.partition(".")[0], "source": PRETRAINED, "text": facts.get("text", ""),
+        "text_hash": facts.get("text_hash", ""), "parameters": facts["parameters"],
+        "classes": rows[0].classes, "tokens": rows[0].tokens,
+        **{row.metric: f"{row.value:.4g}" for row in rows},
+    }  # fmt: skip
 
 
 def compare_with_references(rows: Iterable[Row], text: str, parameters: int | None) -> Comparison:

@@ -307,7 +307,7 @@ class RunFolder:
         """Write what resuming after a step needs, and remove older states but one."""
         from collapselab.core.storage import save_tensors
 
-        save_tensors(self._state(step), tensors, kind=STATE, facts=dict(facts))
+        save_tensors(self._state(step), tensors, kind=STATE, facts={**facts, **self._state_identity(step)})
         for old in self._states()[KEPT_STATES:]:
             self._state(old).unlink(missing_ok=True)
 
@@ -320,10 +320,17 @@ class RunFolder:
                 continue
             try:
                 tensors, facts = load_tensors(self._state(step), kind=STATE)
+                # states of version 0.1.0 do not say whose they are
+                if any(facts.pop(name, value) != value for name, value in self._state_identity(step).items()):
+                    raise ValueError(f"{self._state(step)}: the state of another run or step.")
                 return step, tensors, cast(StateFacts, facts)
             except ValueError as error:
                 self.say(f"{error} Going back to the one before.")
         return 0, {}, {}
+
+    def _state_identity(self, step: int) -> dict[str, object]:
+        record = self.record()
+        return {"step": step, "run": record.hash if record else None}
 
     def drop_states(self) -> None:
         """Remove the states of a finished run."""

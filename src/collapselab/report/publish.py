@@ -6,7 +6,7 @@
           analysis/ suite.json report.html    where the folder has them
 
 Nothing leaves the machine without `upload`, and no file contains a local path. The card is written for readers who
-know neither the suite nor this program. `model_card` makes the section and metadata for a measured model's own card.
+know neither the suite nor this program.
 """
 
 import os
@@ -17,10 +17,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, cast, final
 
-from collapselab import __version__
 from collapselab.analysis.analyze import SUMMARY, SummaryRecord, stored_scores
-from collapselab.core.catalogue import METRICS
-from collapselab.disk import folder_written_whole, make_folder, remove_folder, sha256
+from collapselab.disk import folder_written_whole, make_folder, read_document, remove_folder, sha256, write_document
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.measurement.compare_results import RUNNING
 from collapselab.records.facts import Facts, OptionFacts
@@ -30,10 +28,10 @@ from collapselab.records.result_folder import MEASUREMENTS, load_results
 from collapselab.records.scores import STORED
 from collapselab.records.suite import SuiteRecord, registered_primary
 from collapselab.records.table import ColumnTable, Table
-from collapselab.records.tables import TABLES, Row, read_tables
+from collapselab.records.tables import HASHES, TABLES, read_tables
+from collapselab.suite.collect_models import renamed
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
-COPIED = ("tables.json", "report.html")
 LOCAL_PATH = re.compile(
     r"(?<![\w./\\])(?<!https:)(?<!http:)(?:~|[A-Za-z]:)?[/\\](?:[^\s\"'`/\\]+[/\\])*([^\s\"'`/\\]+)"
 )
@@ -126,19 +124,33 @@ def _verify(directory: Path) -> list[str]:
 
 def _write(directory: Path, out: Path, name: str, license: str) -> None:
     analysed = _verify(directory)
-    results = load_results(directory)
+    results = _results(directory)
     unlocated = Results([_without_paths(result) for result in results], results.failures)
     (out / MEASUREMENTS).write_text(unlocated.to_json() + "\n", "utf-8")
     tables = [table for table in TABLES.values() if (directory / table.file).is_file()]
-    for file in (*(table.file for table in tables), *COPIED, *(f"analysis/{file}" for file in analysed)):
+    for file in (*(table.file for table in tables), "report.html", *(f"analysis/{file}" for file in analysed)):
         if (directory / file).is_file():
             make_folder((out / file).parent)
             shutil.copyfile(directory / file, out / file)
+    if (directory / HASHES).is_file():  # its sources can have absolute paths
+        write_document(out / HASHES, without_local_paths(read_document(directory / HASHES)))
     if (summary := SummaryRecord.find(out / "analysis" / SUMMARY)) is not None:
         summary.model_copy(update={"directory": name.split("/")[1]}).write(out / "analysis" / SUMMARY)
     if (suite := SuiteRecord.find(directory / "suite.json")) is not None:
         suite.model_copy(update={"recipe": without_local_paths(suite.recipe)}).write(out / "suite.json")
     (out / "README.md").write_text(dataset_card(directory, results, tables, name, license), "utf-8")
+
+
+def _results(directory: Path) -> Results:
+    """The measurements in a folder, or those that its tables were collected from."""
+    try:
+        return load_results(directory)
+    except RunError:
+        recorded = read_document(directory / HASHES) if (directory / HASHES).is_file() else {}
+        files = [directory / source["file"] for source in cast(Any, recorded.get("made_from", []))]
+        if not files or not all(file.is_file() for file in files):
+            raise
+        return Results([result for file in files for result in load_results(file)])
 
 
 def _without_paths(result: Result) -> Result:
@@ -147,7 +159,13 @@ def _without_paths(result: Result) -> Result:
     facts["corpus"] = Path(facts["corpus"]).name
     if facts["in_a_run"]:
         facts["model"] = f"{facts['run']}/checkpoints/{facts['checkpoint']}"
-    return replace(result, facts=facts)
+    if facts["run"] == result.facts["run"]:
+        return replace(result, facts=facts)
+    tables = {
+        name: [renamed(row, facts["run"], facts["checkpoint"]) for row in rows]
+        for name, rows in result.loaded_tables().items()
+    }
+    return replace(result, facts=facts, rows=tables.pop("results"), further=tables)
 
 
 def without_local_paths(value: object) -> Any:
@@ -207,7 +225,7 @@ def _files(directory: Path, tables: list[AnyTable]) -> str:
 
 def _provenance(results: Results) -> Iterator[str]:
     facts = [result.facts for result in results]
-    yield f"- {len(facts):,} measurements, made with collapselab {__version__}"
+    yield f"- {len(facts):,} measurements"
     yield from dict.fromkeys(f"- text: {_text(fact)}" for fact in facts)
     versions = sorted({f"{name} {version}" for fact in facts for name, version in fact["versions"].items()})
     yield f"- versions: {_plain(', '.join(versions))}"
@@ -246,64 +264,3 @@ def _plain(text: str) -> str:
 def _code(text: str) -> str:
     """Return a user's text for a code span."""
     return " ".join(text.split()).replace("`", "'")
-
-
-BEGIN, END = "<!-- collapselab -->", "<!-- end of collapselab -->"
-"""Markers around the section, so that it can be replaced."""
-
-
-@final
-@dataclass(frozen=True)
-class ModelCard:
-    """Parts of a measured model's card: `section` for its text, `index` for its metadata (`model-index`)."""
-
-    section: str
-    index: list[dict[str, object]]
-
-
-def model_card(result: Result, *, name: str | None = None) -> ModelCard:
-    """Make the parts of a model's card on the hub that a measurement fills. `name` is the model's name there.
-
-    >>> from collapselab import load_results, model_card
-    >>> card = model_card(load_results("runs/small")[-1])
-    >>> "## Neural collapse" in card.section, card.index[0]["results"][0]["metrics"][0]["type"]
-    (True, 'cdnv')
-    """
-    return ModelCard(card_section(result), eval_results(result, name=name or result.facts["run"]))
-
-
-def card_section(result: Result) -> str:
-    """Return Markdown for a model card: every metric of the last layer beside its null, and how it was measured."""
-    facts = result.facts
-    rows = ["| property | metric | value | shuffled labels |", "|---|---|---|---|"]
-    for row in _last_layer(result):
-        null = "–" if row.null is None else f"{row.null:.4g}"
-        rows.append(f"| {METRICS[row.metric].property} | `{row.metric}` | {row.value:.4g} | {null} |")
-    tokens = facts["splits"]["train"]["tokens"]
-    text = f"{_plain(corpus_name(facts))} (corpus hash `{facts['corpus_hash']}`)"
-    how = f"Measured with collapselab {__version__} on {tokens:,} tokens of {text}, {facts['classes']:,} classes."
-    return (
-        "\n".join([BEGIN, "## Neural collapse", "", *rows, "", f"{how} Weights: `{facts['model_hash']}`.", END]) + "\n"
-    )
-
-
-def eval_results(result: Result, *, name: str) -> list[dict[str, object]]:
-    """Return the hub's `model-index`: the values under the model's name, on the measured text."""
-    metrics = [
-        {"type": row.metric, "name": f"{METRICS[row.metric].property}: {row.metric}", "value": row.value}
-        for row in _last_layer(result)
-    ]
-    task = {"type": "text-generation", "name": "neural collapse"}
-    text = corpus_name(result.facts)
-    about = {"type": text, "name": text, "revision": result.facts["corpus_hash"]}
-    return [{"name": name, "results": [{"task": task, "dataset": about, "metrics": metrics}]}]
-
-
-def _last_layer(result: Result) -> list[Row]:
-    return [
-        row
-        for row in result.rows
-        if (row.split, row.layer, row.bin) == ("train", "last", "all")
-        and row.value is not None
-        and row.metric in METRICS
-    ]

@@ -192,13 +192,13 @@ def _tables(models: list[_Model], given: Given) -> RowsByTable:
     for model in models:
         tables["runs"].append(_run(model, given))
         for name, rows in model.result.loaded_tables().items():
-            tables.setdefault(name, []).extend(_renamed(row, model.place) for row in rows)
+            tables.setdefault(name, []).extend(renamed(row, model.place.run, model.place.checkpoint) for row in rows)
     return tables
 
 
-def _renamed(row: Any, place: Place) -> Any:
-    """A row, or a table of many, under the names of its model."""
-    names = {"run": place.run, "checkpoint": place.checkpoint}
+def renamed(row: Any, run: str, checkpoint: str) -> Any:
+    """Return a row, or a table of many, under other names of its run and checkpoint."""
+    names = {"run": run, "checkpoint": checkpoint}
     if not hasattr(row, "set_column"):
         return replace(row, **names)
     import pyarrow as pa
