@@ -171,7 +171,7 @@ def test_the_same_features_may_be_ignored_by_one_of_several_moments() -> None:
     both, alone = [[ClassMoments.empty(9, 4) for _ in range(2)] for _ in range(2)]
     for start in (0, 200):
         now = slice(start, start + 200)
-        squares = module.update_all(features[now], [(both[0], labels[now]), (both[1], some[now])])
+        squares, _ = module.update_all(features[now], [(both[0], labels[now]), (both[1], some[now])])
         point = both[0].reference
         assert point is not None
         assert_close(squares, (features[now].double() - point).square().sum(1), rtol=1e-13, atol=0)
@@ -241,7 +241,7 @@ def test_saving_and_loading_is_exact(tmp_path: Path, covariance: bool) -> None:
 
 REFUSED = {
     "lengths": (lambda f, y: (f, y[:-1]), r"^20 features but 19 labels; each feature needs its next token\.$"),
-    "shape of labels": (lambda f, y: (f, y[None]), r"^20 features but labels of shape \(1, 20\)"),
+    "shape of labels": (lambda f, y: (f, y[None]), r"^labels of shape \(1, 20\)"),
     "dimension": (lambda f, y: (f[:, :3], y), r"^features of shape \(20, 3\); \(tokens, 4\) is needed\.$"),
     "three axes": (lambda f, y: (f[None], y), r"^features of shape \(1, 20, 4\)"),
     "label too large": (lambda f, y: (f, y.index_fill(0, torch.tensor([5, 9]), 8)), r"^2 of 20 labels are outside 0 … 4, the first 8;"),

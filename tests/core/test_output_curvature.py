@@ -8,7 +8,7 @@ from torch import Tensor
 
 import oracles
 from collapselab.core import output_curvature as module
-from collapselab.core.output_curvature import CurvatureSums, OutputCurvature
+from collapselab.core.output_curvature import OutputCurvature
 from frames import rotation
 
 TOKENS, ROWS, DIM = 9, 7, 4
@@ -85,13 +85,12 @@ def test_turning_both_or_moving_all_rows_alike_changes_nothing(seed: int, offset
 
 @settings(max_examples=20, deadline=None)
 @given(cut=st.integers(0, TOKENS), times=st.integers(0, 3))
-def test_sums_of_parts_merge_to_those_of_the_whole(cut: int, times: int) -> None:
+def test_terms_of_parts_add_up_to_those_of_the_whole(cut: int, times: int) -> None:
     features, weight, bias = drawn()
     curvature = OutputCurvature(weight, bias)
-    whole = curvature.sums(torch.cat([features[:cut], *[features[cut:]] * times]))
-    merged = CurvatureSums().merge(curvature.sums(features[:cut])).merge(curvature.sums(features[cut:]), times=times)
-    assert merged.tokens == whole.tokens
-    assert (merged.total, merged.squares) == pytest.approx((whole.total, whole.squares), rel=1e-12)
+    whole = curvature.terms(torch.cat([features[:cut], *[features[cut:]] * times]))
+    added = curvature.terms(features[:cut]) + times * curvature.terms(features[cut:])
+    torch.testing.assert_close(added, whole, rtol=1e-12, atol=0)
 
 
 def test_no_more_than_a_chunk_of_logits_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

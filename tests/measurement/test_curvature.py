@@ -11,7 +11,6 @@ from torch import nn
 
 import oracles
 from collapselab.core.batch import IGNORED
-from collapselab.core.output_curvature import CurvatureSums
 from collapselab.corpus.blocks import Corpus
 from collapselab.measurement.collectors import curvature
 from collapselab.measurement.collectors.curvature import Curvature, step_for
@@ -53,9 +52,9 @@ def test_every_token_counts_once(model: nn.Module, corpus: Corpus) -> None:
     assert row.tokens == blocks * 31
     seen: list[torch.Tensor] = []
     with pytest.MonkeyPatch.context() as patch:
-        original = curvature.OutputCurvature.sums
+        original = curvature.OutputCurvature.terms
         patch.setattr(
-            curvature.OutputCurvature, "sums", lambda self, some: (seen.append(some.detach()), original(self, some))[1]
+            curvature.OutputCurvature, "terms", lambda self, some: (seen.append(some.detach()), original(self, some))[1]
         )
         measured(model, corpus)
     everything = torch.cat([some for some in seen if len(some)][:blocks]).numpy()
@@ -113,9 +112,9 @@ def test_which_tokens_are_chosen_does_not_depend_on_batches(monkeypatch: pytest.
     chosen: list[float] = []
 
     class Layer:
-        def sums(self, some: torch.Tensor) -> Any:
+        def terms(self, some: torch.Tensor) -> torch.Tensor:
             chosen.extend(some[:, 0].tolist())
-            return CurvatureSums()
+            return torch.zeros(3)
 
     runs = Curvature.__new__(Curvature)
     runs.runs, runs.step, runs.layer = 3, 5, Layer()  # type: ignore[assignment]

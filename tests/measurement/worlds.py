@@ -84,9 +84,9 @@ def watch_moments() -> list[int]:
     held: list[int] = [0]
     real = tables.update_all
 
-    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]]) -> Tensor:
+    def update_all(features: Tensor, labels: list[tuple[ClassMoments, Tensor]], **how: bool) -> list[Tensor]:
         held.extend(moments.sums.numel() * 8 for moments, _ in labels)
-        return real(features, labels)
+        return real(features, labels, **how)
 
     tables.update_all = update_all  # type: ignore[assignment]
     return held

@@ -1,5 +1,8 @@
 """A batch of features with the next tokens as labels: what is refused, and what is skipped."""
 
+from dataclasses import dataclass
+from typing import Self, final
+
 import torch
 from torch import Tensor
 
@@ -7,52 +10,58 @@ IGNORED = -100
 """The label of a token that has no next token to predict, as in PyTorch's cross-entropy."""
 
 
-def checked_batch(
-    features: Tensor,
-    labels: Tensor,
-    classes: int,
-    dim: int,
-    *,
-    device: torch.device,
-    same_as: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The batch on the device, labels as int64, without ignored tokens; ValueError if anything in it is wrong.
+@final
+@dataclass(frozen=True)
+class CheckedLabels:
+    """Labels of a batch on a device, without ignored tokens.
 
-    `same_as`: what an earlier call returned for the same features; it is returned again if no token is ignored.
+    Checked where the given labels are: for labels on a CPU the host does not wait for the device.
     """
-    if features.ndim != 2 or features.shape[1] != dim:
-        raise ValueError(f"features of shape {tuple(features.shape)}; (tokens, {dim}) is needed.")
-    if labels.ndim != 1 or len(labels) != len(features):
-        what = f"{len(labels):,} labels" if labels.ndim == 1 else f"labels of shape {tuple(labels.shape)}"
-        raise ValueError(f"{len(features):,} features but {what}; each feature needs its next token.")
-    if not features.is_floating_point():
-        raise ValueError(f"features are {features.dtype}; floating-point numbers are needed.")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels are {labels.dtype}; integers are needed.")
-    labels = labels.detach().to(device, torch.int64)
-    ignored = len(labels) > 0 and bool(labels.amin() < 0 or labels.amax() >= classes)
-    if ignored:
-        _check_range(labels, classes)
-    elif same_as is not None and len(same_as) == len(labels) and same_as.device == device:
-        return same_as, labels
-    features = features.detach().to(device)
-    if features.dtype.itemsize == 1:  # torch has no arithmetic for float8
-        features = features.float()
-    positions = None
-    if ignored:
-        positions = (labels != IGNORED).nonzero().squeeze(1)
-        features, labels = features.index_select(0, positions), labels.index_select(0, positions)
-    _check_finite(features, positions)
-    return features, labels
 
+    labels: Tensor
+    positions: Tensor | None
+    """Of the tokens that are not ignored; None where all are."""
+    given: int
+    """Tokens, with ignored ones."""
 
-def _check_range(labels: Tensor, classes: int) -> None:
-    bad = labels[((labels < 0) & (labels != IGNORED)) | (labels >= classes)]
-    if len(bad):
-        raise ValueError(
-            f"{len(bad):,} of {len(labels):,} labels are outside 0 … {classes - 1:,}, the first {int(bad[0]):,}; "
-            f"only {IGNORED} is skipped."
-        )
+    @classmethod
+    def checked(cls, labels: Tensor, classes: int, device: torch.device) -> Self:
+        """The labels as int64; ValueError where one is neither a class nor ignored."""
+        if labels.ndim != 1:
+            raise ValueError(f"labels of shape {tuple(labels.shape)}; each feature needs its next token.")
+        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+            raise ValueError(f"labels are {labels.dtype}; integers are needed.")
+        labels, given, positions = labels.detach().long(), len(labels), None
+        if given and bool(labels.amin() < 0 or labels.amax() >= classes):
+            bad = labels[((labels < 0) & (labels != IGNORED)) | (labels >= classes)]
+            if len(bad):
+                raise ValueError(
+                    f"{len(bad):,} of {given:,} labels are outside 0 … {classes - 1:,}, the first {int(bad[0]):,}; "
+                    f"only {IGNORED} is skipped."
+                )
+            positions = (labels != IGNORED).nonzero().squeeze(1)
+            labels = labels.index_select(0, positions)
+            positions = positions.to(device, non_blocking=True)
+        return cls(labels.to(device, non_blocking=True), positions, given)
+
+    def features(self, features: Tensor, dim: int, *, check: bool = True) -> Tensor:
+        """The features of these tokens, on their device; ValueError if one is not finite, unless it is not checked."""
+        if features.ndim != 2 or features.shape[1] != dim:
+            raise ValueError(f"features of shape {tuple(features.shape)}; (tokens, {dim}) is needed.")
+        if self.given != len(features):
+            raise ValueError(
+                f"{len(features):,} features but {self.given:,} labels; each feature needs its next token."
+            )
+        if not features.is_floating_point():
+            raise ValueError(f"features are {features.dtype}; floating-point numbers are needed.")
+        features = (features.detach() if features.requires_grad else features).to(self.labels.device)
+        if features.dtype.itemsize == 1:  # torch has no arithmetic for float8
+            features = features.float()
+        if self.positions is not None:
+            features = features.index_select(0, self.positions)
+        if check:
+            _check_finite(features, self.positions)
+        return features
 
 
 def _check_finite(features: Tensor, positions: Tensor | None) -> None:

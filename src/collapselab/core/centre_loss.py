@@ -25,22 +25,13 @@ SCORES_BYTES, MIN_TOKENS = 1 << 20, 64
 @final
 @dataclass(frozen=True)
 class CentreLoss:
-    """Losses in nats over tokens whose class has a centre, by the centres and by the model; those of parts merge."""
+    """Losses in nats over tokens whose class has a centre, by the centres and by the model."""
 
     centres: float = 0.0
     model: float = 0.0
     tokens: int = 0
     left_out: int = 0
     """Tokens whose class has no centre."""
-
-    def merge(self, other: "CentreLoss", *, times: int = 1) -> "CentreLoss":
-        """With the sums of other tokens, `times` times."""
-        return CentreLoss(
-            self.centres + times * other.centres,
-            self.model + times * other.model,
-            self.tokens + times * other.tokens,
-            self.left_out + times * other.left_out,
-        )
 
 
 @final

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, final
 import torch
 from torch import Tensor
 
-from collapselab.core.batch import checked_batch
+from collapselab.core.batch import CheckedLabels
 from collapselab.core.moments import ClassMoments
 
 
@@ -120,7 +120,8 @@ class NearestCentre:
     def decide(self, features: Tensor, labels: Tensor) -> Decisions:
         """Decide a batch of (tokens, dim) features with their next tokens; label -100 is skipped."""
         classes, device = len(self.kept), self.kept.device
-        features, labels = checked_batch(features, labels, classes=classes, dim=self.dim, device=device)
+        checked = CheckedLabels.checked(labels, classes, device)
+        features, labels = checked.features(features, self.dim), checked.labels
         has_kept_label = self.kept[labels]
         left_out = int((~has_kept_label).sum())
         features, labels = features[has_kept_label], labels[has_kept_label]

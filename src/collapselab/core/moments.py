@@ -19,7 +19,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor
 
-from collapselab.core.batch import checked_batch
+from collapselab.core.batch import CheckedLabels
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.threads import threads
 from collapselab.core.vectors import Vectors, add_gram, gram_of, squared_lengths
@@ -322,33 +322,44 @@ _Batch = tuple[ClassMoments, Tensor, Tensor]
 
 @torch.inference_mode(False)  # the tables may be written to outside that mode later
 @torch.no_grad()
-def update_all(features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor]]) -> Tensor:
+def update_all(
+    features: Tensor, labels: Sequence[tuple[ClassMoments, Tensor | CheckedLabels]], *, check: bool = True
+) -> list[Tensor]:
     """Add the same features to several moments, each with labels of its own; to none if one refuses.
 
-    Returns the squared distances from the first one's reference point of the features that it took (tokens,).
+    Returns for each the squared distances of the features that it took from its reference point (tokens,). Without
+    `check`, features that are nan or infinite are added too, and their squares are nan or infinite: with checked
+    labels, the host need not wait for the device.
     """
     # A small batch has too little work between synchronisations to parallelise.
     is_small = features.device.type == "cpu" and features.numel() <= NUMBERS_OF_ONE_THREAD
     with threads(1) if is_small else nullcontext():
         batches: list[_Batch] = []
-        for moments, own_labels in labels:
-            shape, device = (moments.classes, moments.dim), moments.device
-            earlier = batches[-1][1] if batches else None
-            batches.append((moments, *checked_batch(features, own_labels, *shape, device=device, same_as=earlier)))
-        squares, *_ = [_add(group) for group in _together(batches)]
+        for moments, given in labels:
+            own = given
+            if not isinstance(own, CheckedLabels):
+                own = CheckedLabels.checked(own, moments.classes, moments.device)
+            batches.append((moments, own.features(features, moments.dim, check=check), own.labels))
+        groups = [batches] if _share(batches) else [[batch] for batch in batches]
+        squares = [squares for group in groups for squares in [_add(group)] * len(group)]
     for moments, _, kept_labels in batches:
         moments.unit = max(moments.unit, torch.finfo(features.dtype).eps / 2)
         moments.tokens += len(kept_labels)
     return squares
 
 
-def _together(batches: list[_Batch]) -> list[list[_Batch]]:
-    """Those that have the same features and reference point, or none yet, in one list: all or each by itself."""
-    points, features = [moments.reference for moments, _, _ in batches], batches[0][1]
-    known = [point for point in points if point is not None]
-    share = len(known) in (0, len(points)) and all(torch.equal(point, known[0]) for point in known)
-    same = all(own_features is features for _, own_features, _ in batches)
-    return [batches] if share and same else [[batch] for batch in batches]
+def _share(batches: list[_Batch]) -> bool:
+    """Whether all have the same features, and the same reference point or none yet."""
+    (first, features, _), *others = batches
+    for moments, own_features, _ in others:
+        if own_features is not features:
+            return False
+        if moments.reference is first.reference:
+            continue
+        if moments.reference is None or first.reference is None or not torch.equal(moments.reference, first.reference):
+            return False
+        moments.reference = first.reference  # so that the host compares, and waits for, the numbers only once
+    return True
 
 
 def _add(batches: Sequence[_Batch]) -> Tensor:
@@ -398,7 +409,7 @@ def _part(features: Tensor, reference: Tensor, workspace: Tensor, product: torch
         wide = features
     else:
         wide.copy_(features)
-    if reference.any():
+    if reference.device.type != "cpu" or reference.any():  # elsewhere to look takes longer
         torch.sub(wide, reference, out=offsets)
     else:
         offsets = wide
@@ -422,8 +433,8 @@ def _reference_point(features: Tensor) -> Tensor:
     """Return the mean of the features, or the origin where the mean is short beside the features themselves."""
     mean = features.mean(0, dtype=torch.promote_types(features.dtype, torch.float32)).double()
     mean_square = features[:SAMPLE].double().square().sum(1).mean()
-    is_short = mean.square().sum() < mean_square / 2
-    return torch.zeros_like(mean) if is_short else mean
+    length = mean.square().sum()
+    return torch.where((length >= mean_square / 2) & length.isfinite(), mean, 0.0)
 
 
 def part_rows(dim: int, device: torch.device) -> int:

@@ -27,23 +27,12 @@ ROWS_AT_ONCE = 4096
 @final
 @dataclass(frozen=True)
 class CurvatureSums:
-    """Sums over tokens: of κ's terms and of ‖h‖². Those of parts merge; `row_square` is ‖W‖²_F over the rows."""
+    """Sums over tokens: of κ's terms and of ‖h‖²; `row_square` is ‖W‖²_F over the rows."""
 
     total: float = 0.0
     squares: float = 0.0
     tokens: int = 0
     row_square: float = math.nan
-
-    def merge(self, other: "CurvatureSums", *, times: int = 1) -> "CurvatureSums":
-        """With the sums of other tokens of the same model, `times` times."""
-        if not other.tokens or not times:
-            return self
-        return CurvatureSums(
-            self.total + times * other.total,
-            self.squares + times * other.squares,
-            self.tokens + times * other.tokens,
-            other.row_square,
-        )
 
 
 @final
@@ -51,7 +40,7 @@ class OutputCurvature:
     """The output layer y = scale · (h Wᵀ + b), then cap · tanh(y / cap) if it has a cap, ready for `curvature`.
 
     curvature = OutputCurvature(weight, bias)
-    sums = curvature.sums(features)         # of any number of tokens; sums of parts merge
+    sums = curvature.sums(features)         # of any number of tokens
     collapse_metrics(moments, weight=weight, curvature=sums)["curvature"].value
     """
 
@@ -71,24 +60,30 @@ class OutputCurvature:
         self._origin = (torch.zeros_like(mean) if softcap is not None else mean).to(dtype)
         self._squares = torch.cat([(part.double() - self._origin.double()).square().sum(1) for part in parts]).to(dtype)
         total = sum(float(part.double().square().sum()) for part in parts)
-        self._row_square = total / len(weight) * scale**2
+        self.row_square = total / len(weight) * scale**2
 
     @torch.no_grad()
     def sums(self, features: Tensor) -> CurvatureSums:
         """The sums over these features (tokens, dim)."""
-        sums = CurvatureSums(row_square=self._row_square)
-        for some in torch.split(features.detach().to(self.weight.dtype), TOKENS_AT_ONCE):
-            sums = sums.merge(self._part(some)) if len(some) else sums
-        return sums
+        total, squares, tokens = self.terms(features).tolist()
+        return CurvatureSums(total, squares, int(tokens), self.row_square)
 
-    def _part(self, features: Tensor) -> CurvatureSums:
+    @torch.no_grad()
+    def terms(self, features: Tensor) -> Tensor:
+        """The first three of the sums, on the device of the features."""
+        terms = torch.zeros(3, dtype=torch.float64, device=features.device)
+        for some in torch.split(features.detach().to(self.weight.dtype), TOKENS_AT_ONCE):
+            terms += self._part(some)
+        return terms
+
+    def _part(self, features: Tensor) -> Tensor:
         chances, slopes = self._chances(features)
         weights = chances if slopes is None else chances.mul_(slopes)  # p g
         mixed = (weights @ self.weight).sub_(self._origin).double().square_().sum(1)
         spread = ((weights if slopes is None else weights.mul_(slopes)) @ self._squares).double()
         parts = (spread - mixed).clamp_(min=0).mul_(self.scale**2)  # rounding may take it below
         squares = features.double().square().sum(1)
-        return CurvatureSums(float(squares @ parts), float(squares.sum()), len(features), self._row_square)
+        return torch.stack([squares @ parts, squares.sum(), squares.new_full((), len(features))])
 
     def _chances(self, features: Tensor) -> tuple[Tensor, Tensor | None]:
         """p and g (tokens, vocab), in memory that the next call overwrites; no g where there is no cap."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import torch
 from torch import Tensor
 
-from collapselab.core.batch import IGNORED
+from collapselab.core.batch import IGNORED, CheckedLabels
 from collapselab.core.decisions import TopTwo
 from collapselab.errors import ModelError
 from collapselab.measurement.plan import MeasurePlan, Split
@@ -48,6 +48,8 @@ class Batch:
         # What one collector leaves for those after it.
         self.moments: dict[str, ClassMoments] = {}
         """The class moments with this batch, by layer."""
+        self.squares: list[tuple[str, CheckedLabels, Tensor]] = []
+        """Squared distances of the features of each layer from a point; these are not finite where features are not."""
         self.scored: Scored | None = None
         """Of the validation split."""
         self.nearest: dict[str, Tensor] = {}
@@ -76,22 +78,23 @@ class Batch:
             self._everyones = features, self.split.shards.processes.gather_rows(features)
         return self._everyones[1]
 
-    def refused(self, layer: str, features: Tensor, error: ValueError) -> ModelError:
-        """Why the features of a layer cannot be added: where the first is that is not finite."""
+    def check_finite(self) -> None:
+        """ModelError if a layer has features that are nan or infinite; the host waits once for all layers."""
+        if bool(torch.stack([squares.sum() for *_, squares in self.squares]).isfinite().all()):
+            return
+        layer, checked, squares = next(found for found in self.squares if not found[2].isfinite().all())
         labels, sample = self.labels.of(layer), self.split.samples.of(layer)
-        is_bad = (~torch.isfinite(features)).any(1).cpu()
-        is_sample = labels.own.reshape(-1) != IGNORED
-        is_bad[: len(is_sample)] &= is_sample  # padding may be anything
-        bad = is_bad.nonzero().squeeze(1)
-        where = f"{self.plan.model.name}: layer {layer}"
-        if not len(bad):
-            return ModelError(f"{where}: {error}")
-        block, position = divmod(int(bad[0]), sample.labels_per_block)
-        number = int(sample.blocks[self.blocks[block]]) if block < len(self.blocks) else 0
-        return ModelError(
-            f"{where}: nan or infinite features at {len(bad):,} tokens of a batch, the first at token "
-            f"{position + sample.first:,} of block {number:,} of the {sample.name}. Another --dtype may hold the "
-            "numbers this one does not."
+        bad = (~squares.isfinite()).nonzero().squeeze(1)
+        places = bad if checked.positions is None else checked.positions[bad]
+        if self.split.shards is None and labels.used is not None:
+            places = labels.used[places.cpu()]
+        block, position = divmod(int(places[0]) % labels.padded, sample.labels_per_block)
+        where = f", the first at token {position + sample.first:,}"
+        if self.split.shards is None:
+            where += f" of block {int(sample.blocks[self.blocks[block]]):,} of the {sample.name}"
+        raise ModelError(
+            f"{self.plan.model.name}: layer {layer}: nan or infinite features at {len(bad):,} tokens of a "
+            f"batch{where}. Another --dtype may hold the numbers this one does not."
         )
 
     def _filled(self, blocks: Tensor, filler: Tensor) -> Tensor:
@@ -115,12 +118,15 @@ class Labels:
         self.used = None if sample.split.lengths is None else (flat != IGNORED).nonzero().squeeze(1)
         """The positions that are samples; None where all are."""
         kept = None if self.split.kept is None else self.split.kept.of(layer)
-        self.counted = self._counted(flat if kept is None else kept.labels(blocks.start, blocks.stop, flat))
+        self.rows = self._rows(flat if kept is None else kept.labels(blocks.start, blocks.stop, flat))
         """Row numbers, as class moments take them."""
         null = sample.null_labels(blocks.start, blocks.stop).reshape(-1) if batch.plan.options.null else None
         if null is not None and kept is not None:
             null = kept.labels(blocks.start, blocks.stop, null, null=True)
-        self.null = None if null is None else self._counted(null)
+        # Checked once for all layers, and sent to their device.
+        device = batch.plan.model.moments_device
+        self.counted = CheckedLabels.checked(self.rows, self.split.rows, device)
+        self.null = None if null is None else CheckedLabels.checked(self._rows(null), self.split.rows, device)
 
     def sampled(self, features: Tensor) -> Tensor:
         """The features that are samples; `features` are those of these blocks, and possibly more after them."""
@@ -132,7 +138,7 @@ class Labels:
         """The features that `counted` and `null` label."""
         return features if self.split.shards is not None else self.sampled(features)
 
-    def _counted(self, labels: Tensor) -> Tensor:
+    def _rows(self, labels: Tensor) -> Tensor:
         """Row numbers of kept classes; with shards those of this process's classes."""
         labels = self.split.numbers.of(labels, layer=self.layer)
         if self.split.shards is None:

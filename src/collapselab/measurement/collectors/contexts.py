@@ -82,7 +82,7 @@ class ContextMoments(Collector):
             flat = cells[:, labels.first :].reshape(-1)
             table = self.table(f"{layer} {n}", self.contexts[n].rows, features.shape[1])
             tables.append((table, flat if labels.used is None else flat[labels.used]))
-        update_all(labels.sampled(features), tables)
+        update_all(labels.sampled(features), tables, check=False)
         if layer == LAST:
             self._score(features, batch, labels.first)
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator
 from typing import final
 
-import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
@@ -37,7 +36,6 @@ class Curvature(Collector):
         tokens = len(sample) * sample.labels_per_block
         self.step = step_for(tokens, self.runs, curved_tokens(*head.weight.shape, sample=tokens))
         self.layer = OutputCurvature(head.weight, head.bias, scale=head.scale, softcap=head.softcap)
-        self.row_square = self.layer.sums(head.weight[:0]).row_square
 
     @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
@@ -52,12 +50,11 @@ class Curvature(Collector):
         for row, _, now in chosen_runs(batch.blocks, width, runs=self.runs, step=self.step):
             used = (labels[row, now] != IGNORED).nonzero().squeeze(1).to(features.device)
             own = features[row * width + now.start : row * width + now.stop].index_select(0, used)
-            sums = self.layer.sums(own)
-            self.add("sums", torch.tensor([sums.total, sums.squares, sums.tokens], dtype=torch.float64))
+            self.add("sums", self.layer.terms(own))
 
     def values(self, *, resampled: bool = False) -> Values:
         total, squares, tokens = self.sums["sums"].tolist() if self.sums else (0.0, 0.0, 0)
-        sums = CurvatureSums(total, squares, int(tokens), self.row_square if tokens else math.nan)
+        sums = CurvatureSums(total, squares, int(tokens), self.layer.row_square if tokens else math.nan)
         return Values(counted_values(self.plan, Need.CURVATURE, split=self.split, curvature=sums))
 
 

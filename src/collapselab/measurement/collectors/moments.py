@@ -82,18 +82,20 @@ class Moments(Collector):
         return (2 if plan.options.bootstrap else 1) * tables + catalogue + columns + buffers
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
-        labels, last, classes = batch.labels.of(layer), layer == LAST, self._classes()
+        labels, last, classes = batch.labels.of(layer), layer == LAST, self.split_plan.rows
         dim = features.shape[1]
         tables = [(self.table(layer, classes, dim, covariance=last, spectrum=not last), labels.counted)]
         if labels.null is not None:  # labels do not change the spectrum
             tables.append((self.table(layer + NULL, classes, dim, covariance=last), labels.null))
-        try:
-            squares = update_all(labels.added(batch.everyones(features)), tables)
-        except ValueError as error:
-            raise batch.refused(layer, features, error) from error
+        squares = update_all(labels.added(batch.everyones(features)), tables, check=False)
+        batch.squares += [(layer, checked, own) for (_, checked), own in zip(tables, squares, strict=True)]
+        if last:
+            batch.check_finite()
         batch.moments[layer] = tables[0][0]
         if self.split == "train":
-            self._add_spread(layer, squares)
+            counts, sums = spread_of(squares[0])
+            self.add(f"{SPREAD}{layer}/counts", counts)
+            self.add(f"{SPREAD}{layer}/sums", sums)
 
     def values(self, *, resampled: bool = False) -> Values:
         values, shards, first = Values(), self.split_plan.shards, self.plan.processes.first
@@ -129,15 +131,6 @@ class Moments(Collector):
         """How many features were counted of each layer whose spread is known."""
         ends = [name for name in self.sums if name.startswith(SPREAD) and name.endswith("/counts")]
         return {name.split("/")[1]: int(self.sums[name].sum()) for name in ends}
-
-    def _classes(self) -> int:
-        shards = self.split_plan.shards
-        return self.split_plan.numbers.classes if shards is None else shards.classes
-
-    def _add_spread(self, layer: str, squares: Tensor) -> None:
-        counts, sums = spread_of(squares)
-        self.add(f"{SPREAD}{layer}/counts", counts)
-        self.add(f"{SPREAD}{layer}/sums", sums)
 
 
 def layer_values(
@@ -272,7 +265,7 @@ class HalfSample(Collector):
         if blocks < batch.blocks.stop:  # the first batch holds more than half
             labels, rows = batch.labels.last, self.split_plan.samples.last.samples(batch.blocks.start, blocks)
             moments = moments.empty_like()
-            moments.update(labels.added(features)[:rows], labels.counted[:rows])
+            moments.update(labels.added(features)[:rows], labels.rows[:rows])
         measured = layer_values(self.plan, moments, "train", LAST, bins=False)
         values = {key.metric: value.value for key, value in measured.items() if value.value is not None}
         values[TOKENS] = moments.tokens
