@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import Field
-from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
 from collapselab.core.catalogue import METRICS
 from collapselab.disk import read_bytes, sha256
 from collapselab.errors import RunError
-from collapselab.records.table import Amount, Count, Table, parse_table
+from collapselab.records.table import Amount, Count, Table, parse_table, row_type
 from collapselab.records.tables import RUNS, Row, Run, write_tables
 
 NAME = r"^(([0-9]{1,9})x([0-9]{1,9})_([0-9]{1,9})([dL])([0-9]{0,9}))@([0-9]{1,9})$"
@@ -120,8 +119,8 @@ def _read(path: Path) -> Models:
     first, second = set(columns_of(FIRST)), set(columns_of(SECOND))
     is_second = len(second - first & header) / len(second - first) > len(first - second & header) / len(first - second)
     formulas = SECOND if is_second else FIRST
-    types = {name: TYPES.get(name, float | None) for name in columns_of(formulas)}
-    table: Table[Any] = Table("published", TypedDict("Published", types), key=("model",), further="model")  # type: ignore[misc]
+    columns = {name: TYPES.get(name, float | None) for name in columns_of(formulas)}
+    table: Table[Any] = Table("published", row_type(columns), key=("model",), further="model")
     models: Models = {}
     for cells in table.parse(content, path):
         run = _run(cells)

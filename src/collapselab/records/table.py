@@ -59,6 +59,12 @@ SHOWN_LENGTH = 60
 """Characters of a cell that a message shows."""
 
 
+def row_type(columns: Mapping[str, Any], *, total: bool = True) -> Any:
+    """Return a TypedDict with these columns; `total` requires every row to have all of them."""
+    make: Any = TypedDict  # mypy accepts literal fields only.
+    return make("Row", dict(columns), total=total)
+
+
 def base_type(hint: Any) -> type:
     """Return what the cells of a column of this type hold: str, int or float."""
     while get_origin(hint) is not None:
@@ -136,7 +142,8 @@ class Table(_AnyTable[RowT]):
 
     @cached_property
     def _row_adapter(self) -> TypeAdapter[RowT]:
-        return TypeAdapter(self.row)
+        row: Any = self.row
+        return TypeAdapter(row)
 
     def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
         rows = list(rows)
@@ -156,7 +163,7 @@ class Table(_AnyTable[RowT]):
         ]
         further: dict[str, Any] = {name: self.further_type(name) | None for name in header if name not in self.columns}
         # A TypedDict of its own for these columns: which of them have to be there was checked.
-        row: Any = TypedDict("row", self.columns | further, total=False) if further else self.row  # type: ignore[misc]
+        row: Any = row_type(self.columns | further, total=False) if further else self.row
         try:
             rows: list[RowT] = TypeAdapter(list[row]).validate_python(cells, strict=False)
         except ValidationError as error:
