@@ -29,14 +29,18 @@ def row_of(run: Run, metric: str, value: float | None, *, null: float | None = N
     )  # fmt: skip
 
 
-def table(runs: Sequence[Run], metrics: Mapping[str, Sequence[float | None]], **options: Any) -> Models:
-    """Models with these metrics, in the order of the runs."""
-    rows = [
+def rows_of(runs: Sequence[Run], metrics: Mapping[str, Sequence[float | None]]) -> list[Row]:
+    """Return the results of these metrics, whose values are in the order of the runs."""
+    return [
         row_of(run, metric, None if value is None else float(value))
         for metric, values in metrics.items()
         for run, value in zip(runs, values, strict=True)
     ]
-    return combine(runs, rows, **options)
+
+
+def table(runs: Sequence[Run], metrics: Mapping[str, Sequence[float | None]], **options: Any) -> Models:
+    """Models with these metrics, in the order of the runs."""
+    return combine(runs, rows_of(runs, metrics), **options)
 
 
 def seeds_study(*, cells: int, seeds: int, metrics: Sequence[str] = ("agreement",), shared: bool = False) -> Models:

@@ -25,11 +25,19 @@ class Planted(NamedTuple):
     """The share of steps that are clipped, on average; None where runs do not say it."""
 
 
-def arms_table(
+def arms_table(arms: Sequence[Planted], **options: Any) -> Models:
+    """Models of a control and these arms."""
+    return table(*arms_runs(arms, **options))
+
+
+def arms_runs(
     arms: Sequence[Planted], *, seeds: int, rng: np.random.Generator, widths: Sequence[int] = (64,),
-    checkpoints: Sequence[float] = (0.25, 0.5, 1.0), pace: float = 0.2, **options: Any,
-) -> Models:  # fmt: skip
-    """A control and these arms, each with every seed and width; the loss falls by `pace` nats a log of tokens."""
+    checkpoints: Sequence[float] = (0.25, 0.5, 1.0), pace: float = 0.2,
+) -> tuple[list[Run], dict[str, list[float]]]:  # fmt: skip
+    """A control and these arms, each with every seed and width; the loss falls by `pace` nats a log of tokens.
+
+    Returns the runs, and the values of every metric in their order.
+    """
     runs: list[Run] = []
     metrics: dict[str, list[float]] = {metric: [] for metric in NOISE if metric != "val_loss"}
     for width in widths:
@@ -52,4 +60,4 @@ def arms_table(
                     ))  # fmt: skip
                     for metric, column in metrics.items():
                         column.append(values[metric] + 0.1 * np.log(epoch))
-    return table(runs, metrics, **options)
+    return runs, metrics
