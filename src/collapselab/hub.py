@@ -7,11 +7,17 @@ the time to look up its name; if it does not answer, only the cache on this mach
 import importlib.util
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import NotRequired, TypedDict, final
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader
 
 HUB_SECONDS = 3.0
 """How long the hub may take to answer."""
@@ -70,10 +76,51 @@ class Pretrained:
         """The folder or GGUF file on this machine."""
         return Path(self.path) if self.gguf_file is None else Path(self.path) / self.gguf_file
 
+    @contextmanager
+    def parsed_once(self) -> Iterator[None]:
+        """Let the library read a GGUF file through `gguf_header`; alone it parses the file for every call, slowly."""
+        if self.gguf_file is None:
+            yield
+            return
+        import gguf
+
+        library: Any = gguf
+        reader = library.GGUFReader
+        library.GGUFReader = lambda path: gguf_header(Path(path))
+        try:
+            yield
+        finally:
+            library.GGUFReader = reader
+
 
 def in_gguf(file: Path) -> Pretrained | None:
     """A GGUF file as the library finds it; None where the package gguf, which it needs, is not installed."""
     return None if importlib.util.find_spec("gguf") is None else Pretrained(str(file.parent), gguf_file=file.name)
+
+
+def gguf_header(file: Path) -> "GGUFReader":
+    """Return the metadata of a GGUF file and where its tensors are; ValueError and others where it is damaged."""
+    return _parsed(file, file.stat().st_mtime_ns, file.stat().st_size)
+
+
+@lru_cache(maxsize=1)
+def _parsed(file: Path, *version: int) -> "GGUFReader":
+    import numpy as np
+    from gguf import GGUFReader
+
+    class Reader(GGUFReader):
+        data: Any
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            """Refuse to read past the end: GGUFReader never finishes an array that is longer than the file."""
+            if isinstance(self.data, np.memmap):  # three times slower than an array, at every token of the vocabulary
+                self.data = self.data.view(np.ndarray)
+            values = super()._get(offset, dtype, count, override_order)
+            if len(values) < count:
+                raise ValueError(f"its header or a tensor needs more than the {len(self.data):,} bytes it has")
+            return values
+
+    return Reader(file)
 
 
 def hub_answers() -> bool:

@@ -19,7 +19,9 @@ from collapselab.corpus.blocks import Corpus, Split
 from collapselab.measurement.collector import needing
 from collapselab.measurement.collectors.decisions import NearestCentres
 from collapselab.measurement.collectors.moments import of_the_head
+from collapselab.measurement.collectors.scores import FirstFeatures
 from collapselab.measurement.measure import measure
+from collapselab.measurement.model import MeasuredModel
 from collapselab.measurement.sample import Sample
 from collapselab.models.build import build_config, build_model
 from collapselab.records.measurement import Result
@@ -111,6 +113,27 @@ def test_a_long_measurement_says_how_long_after_its_first_batch(
     monkeypatch.setattr("collapselab.measurement.measure_model.time", clock)
     measure(model, corpus=corpus, tokens=500, batch=2)
     assert ("minutes for" in capsys.readouterr().err) is is_said
+
+
+def test_scales_are_fitted_to_features_that_the_training_pass_kept(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build_model(build_config("gpt-neo", width=12, depth=1, vocabulary=320, positions=32), seed=0).eval()
+    real, runs = MeasuredModel.sampled_features, list[int]()
+
+    def counted(*args: Any, **inputs: Any) -> Any:
+        runs.append(1)
+        return real(*args, **inputs)
+
+    monkeypatch.setattr(MeasuredModel, "sampled_features", counted)
+    options: dict[str, Any] = {"tokens": 1000, "batch": 7, "push": "0.5", "outcomes": "ece,loss_after_temperature"}
+    kept = measured(model, corpus, **options)
+    assert not runs
+    monkeypatch.setattr(FirstFeatures, "update", lambda *_: None)  # as where another process had the training pass
+    again = measured(model, corpus, **options)
+    assert runs
+    assert (again.rows, again.tables) == (kept.rows, kept.tables)
+    assert again.facts["outcomes"] == kept.facts["outcomes"]
 
 
 def test_scores_are_those_of_the_logits(model: nn.Module, corpus: Corpus) -> None:

@@ -70,7 +70,6 @@ def measure(
     from collapselab.measurement.show import brief, shown, sweep_table
     from collapselab.records.measurement import Results
     from collapselab.records.result_folder import out_folder
-    from collapselab.suite.status import wide_console
 
     settings = {name: value for name, value in settings.items() if value is not None}
     source = open_source(data, reading=Reading(text_column, split=split, revision=revision)) if data else None
@@ -84,6 +83,8 @@ def measure(
     if as_json:
         print(results.to_json())
     elif out_folder(out) is not None and isinstance(results, Results):
+        from collapselab.suite.status import wide_console
+
         wide_console().print(sweep_table(results))
     else:
         console = Console()

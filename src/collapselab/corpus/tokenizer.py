@@ -111,7 +111,8 @@ def load_tokenizer(name: str | Path, *, trust_code: bool = False) -> "FastTokeni
 
     library: Any = AutoTokenizer
     try:
-        tokenizer: FastTokenizer = library.from_pretrained(trust_remote_code=trust_code, **location.arguments)
+        with location.parsed_once():
+            tokenizer: FastTokenizer = library.from_pretrained(trust_remote_code=trust_code, **location.arguments)
     except UserError:  # raised by a signal handler to stop the process
         raise
     except Exception as error:  # the library's Rust code raises plain Exception

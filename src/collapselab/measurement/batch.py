@@ -34,13 +34,10 @@ class Batch:
     def __init__(self, plan: MeasurePlan, split: Split, blocks: range) -> None:
         self.plan, self.split, self.blocks = plan, plan.splits[split], blocks
         samples = self.split.samples
-        own, filler = samples.last.read(blocks.start, blocks.stop), samples.last.read(0, 1)
-        self.own_ids, self.own_labels = own.ids, own.labels
+        read = samples.last.read(blocks.start, blocks.stop, fill=plan.batch)
+        self.ids, self.attention = read.ids, read.attention
+        self.own_ids, self.own_labels = read.ids[: len(blocks)], read.labels[: len(blocks)]
         """Of whole blocks: (blocks, length) and (blocks, length - 1)."""
-        self.ids = self._filled(own.ids, filler.ids)
-        self.attention = None
-        if own.attention is not None and filler.attention is not None:
-            self.attention = self._filled(own.attention, filler.attention)
         of_last = Labels(self, samples.last, layer="last")  # below, the same blocks may skip positions
         same = samples.below is samples.last
         self.labels = ByLayer(of_last, of_last if same else Labels(self, samples.below, layer="below"))
@@ -96,9 +93,6 @@ class Batch:
             f"{self.plan.model.name}: layer {layer}: nan or infinite features at {len(bad):,} tokens of a "
             f"batch{where}. Another --dtype may hold the numbers this one does not."
         )
-
-    def _filled(self, blocks: Tensor, filler: Tensor) -> Tensor:
-        return torch.cat([blocks, filler.expand(self.plan.batch - len(blocks), -1)])
 
 
 @final

@@ -129,17 +129,24 @@ class MeasuredModel:
 
     @torch.no_grad()
     def sampled_features(
-        self, sample: Sample, start: int, stop: int, *, change: Callable[[Tensor, int], Tensor] | None = None
+        self,
+        sample: Sample,
+        start: int,
+        stop: int,
+        *,
+        batch: int = 0,
+        change: Callable[[Tensor, int], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Features (tokens, dim) of the samples of these blocks, and their next tokens.
 
-        `change` alters ids before the model reads them; it is given the number of the first block too.
+        Fewer blocks than `batch` are filled up with the first block of the sample, as in a pass. `change` alters ids
+        before the model reads them; it is given the number of the first block too.
         """
-        read = sample.read(start, stop)
+        read, own = sample.read(start, stop, fill=batch), stop - start
         ids = read.ids if change is None else change(read.ids, start)
         mask = mask_inputs(self.model, read.attention, self.device)
-        states = features(self.model, ids.to(self.device), **mask)[:, sample.first : -1]
-        labels = read.labels[:, sample.first :].reshape(-1)
+        states = features(self.model, ids.to(self.device), **mask)[:own, sample.first : -1]
+        labels = read.labels[:own, sample.first :].reshape(-1)
         used = (labels != IGNORED).nonzero().squeeze(1)
         return states.reshape(-1, states.shape[-1]).index_select(0, used.to(states.device)), labels[used]
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor, nn
 
+from collapselab.core.batch import IGNORED
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.measurement.distributed import ClassShards, Processes
@@ -115,6 +116,8 @@ class MeasurePlan:
     """Contexts of the training split by their length."""
     moments_file: Path | None = None
     """The file for the moments of the last layer."""
+    first_features: dict[int, Tensor] = field(default_factory=dict)
+    """Features (positions, dim) of the first blocks of the training sample, kept by the training pass."""
 
     @property
     def options(self) -> Options:
@@ -150,19 +153,22 @@ class MeasurePlan:
         shards = self.processes.world if self.options.shard_classes else 1
         return self.batch * self.splits["train"].samples.last.length * shards
 
-    def training_batches(self, *, most: int | None = None) -> Iterator[tuple[Tensor, Tensor, range]]:
-        """Features, next tokens and blocks of the beginning of the training sample, a batch at a time.
+    def training_batches(self) -> Iterator[tuple[Tensor, Tensor, range]]:
+        """Features, next tokens and blocks of the training sample from its beginning, a batch at a time.
 
-        With `most`, as many blocks as have so many tokens.
+        The model runs only where `first_features` ends. It then gets batches of the shape that it had in the training
+        pass, so that a measurement continued in another process has the same bits.
         """
         sample = self.splits["train"].samples.last
-        start = tokens = 0
-        while start < len(sample) and (most is None or tokens < most):
-            step = self.batch if most is None else min(self.batch, -(-(most - tokens) // sample.labels_per_block))
-            blocks = range(start, min(start + step, len(sample)))
-            features, labels = self.model.sampled_features(sample, blocks.start, blocks.stop)
-            yield features, labels, blocks
-            start, tokens = blocks.stop, tokens + len(labels)
+        for start in range(0, len(sample), self.batch):
+            blocks = range(start, min(start + self.batch, len(sample)))
+            if all(block in self.first_features for block in blocks):
+                states = torch.cat([self.first_features[block] for block in blocks])
+                labels = sample.labels(blocks.start, blocks.stop).reshape(-1)
+                used = (labels != IGNORED).nonzero().squeeze(1)
+                yield states.index_select(0, used.to(states.device)), labels[used], blocks
+            else:
+                yield *self.model.sampled_features(sample, blocks.start, blocks.stop, batch=self.batch), blocks
 
 
 def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path | None = None) -> MeasurePlan:

@@ -133,9 +133,11 @@ class Sample:
         """Samples of these blocks."""
         return int(self._ends[min(stop, len(self))] - self._ends[min(start, len(self))])
 
-    def read(self, start: int, stop: int) -> Blocks:
-        """These blocks as the model reads them, (blocks, length) ids."""
-        return self.split.read(self.blocks[start:stop], length=self.length)
+    def read(self, start: int, stop: int, *, fill: int = 0) -> Blocks:
+        """Return these blocks, (blocks, length) ids; fewer than `fill` are filled up with the first of the sample."""
+        numbers = self.blocks[start:stop]
+        filler = np.repeat(self.blocks[:1], max(0, fill - len(numbers)))
+        return self.split.read(np.concatenate([numbers, filler]), length=self.length)
 
     def ids(self, start: int, stop: int) -> Tensor:
         """Token ids (blocks, length)."""

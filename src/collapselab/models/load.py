@@ -83,7 +83,7 @@ def load_model(
     from collapselab.models.fused_kernels import use_fused_kernels
 
     library: Any = AutoModelForCausalLM
-    with _in_one_message(source), _silence():
+    with _in_one_message(source), _silence(), place.parsed_once():
         check_no_adapter(source, place)
         weights = weights_on_disk(source, place) if place.is_local else None
         config = causal_config(source, place, trust_code=trust_code)
@@ -233,7 +233,8 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
     """The configuration of a model; ModelError if it is not that of a causal language model."""
     from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-    settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)
+    with place.parsed_once():
+        settings, _ = PreTrainedConfig.get_config_dict(**place.arguments)
     kind, own_code = settings.get("model_type"), settings.get("auto_map", {})
     if kind not in CONFIG_MAPPING and not (own_code and trust_code):
         raise ModelError(

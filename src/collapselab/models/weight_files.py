@@ -11,16 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import numpy as np
 import torch
 from torch import nn
 
 from collapselab.errors import ModelError
-from collapselab.hub import LFS_POINTER
+from collapselab.hub import LFS_POINTER, gguf_header
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -73,7 +71,7 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
     """The weights of a folder or a .gguf file; None where there are none, or of a form that has no header."""
     if path.suffix == ".gguf":
         refuse_pointer(path, name=name)
-        return _in_gguf(path, name, (path.stat().st_mtime_ns, path.stat().st_size))
+        return _in_gguf(path, name)
     formats: Counter[str] = Counter()
     for file in _weight_files(path):
         refuse_pointer(file, name=name)
@@ -185,29 +183,14 @@ def _in_pickle(file: Path) -> Iterator[tuple[str, list[int]]]:
             yield str(weight.dtype).removeprefix("torch."), list(weight.shape)
 
 
-@lru_cache(maxsize=8)
-def _in_gguf(file: Path, name: str, version: tuple[int, int]) -> StoredWeights:
-    """The weights of a GGUF file, or a ModelError. It is parsed once as long as its `version` (time and size) stays.
+def _in_gguf(file: Path, name: str) -> StoredWeights:
+    """Return the weights of a GGUF file; ModelError where it is damaged or no language model.
 
     The metadata must state the architecture, the width and the depth. transformers uses its own defaults for missing
     values, and would build a model of seven billion parameters from three strings.
     """
-    from gguf import GGUFReader
-
-    class Reader(GGUFReader):
-        data: Any
-
-        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
-            """Refuse to read past the end: GGUFReader never finishes an array that is longer than the file."""
-            if isinstance(self.data, np.memmap):  # three times slower than an array, at every token of the vocabulary
-                self.data = self.data.view(np.ndarray)
-            values = super()._get(offset, dtype, count, override_order)
-            if len(values) < count:
-                raise ValueError(f"its header or a tensor needs more than the {len(self.data):,} bytes it has")
-            return values
-
     try:
-        reader = Reader(file)
+        reader = gguf_header(file)
         metadata = {key: field.contents() for key, field in reader.fields.items() if key.endswith(GGUF_STATED)}
     except (ValueError, LookupError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{name}: not a GGUF file, cut off or damaged: {error}. Download it again.") from error

@@ -7,8 +7,9 @@ from collapselab.measurement.collectors.curvature import Curvature
 from collapselab.measurement.collectors.decisions import AgreementMatrix, CentreLosses, NearestCentres
 from collapselab.measurement.collectors.moments import HalfSample, Moments
 from collapselab.measurement.collectors.push import Push
-from collapselab.measurement.collectors.scores import TokenScores
+from collapselab.measurement.collectors.scores import FirstFeatures, TokenScores
 
 COLLECTORS: list[type[Collector]] = [
-    Moments, HalfSample, ContextMoments, Curvature, TokenScores, NearestCentres, AgreementMatrix, CentreLosses, Push,
+    Moments, HalfSample, ContextMoments, Curvature, FirstFeatures, TokenScores, NearestCentres, AgreementMatrix,
+    CentreLosses, Push,
 ]  # fmt: skip

@@ -324,11 +324,13 @@ class CentreLosses(Collector):
         most = fitted_tokens(self.numbers.classes, self.plan.model.head.weight.shape[1])
         parts: list[Tensor] = []
         labels: dict[str, list[Tensor]] = {LAST: [], LAST + NULL: []}
-        for states, next_tokens, blocks in self.plan.training_batches(most=most):
+        for states, next_tokens, blocks in self.plan.training_batches():
             null = sample.null_labels(blocks.start, blocks.stop).reshape(-1)
             parts.append(states)
             labels[LAST].append(next_tokens)
             labels[LAST + NULL].append(null[null != IGNORED])
+            if sum(map(len, parts)) >= most:
+                break
         features = torch.cat(parts)[:most]
         for name, scores in self.scores.items():
             scores.fit(features, self.numbers.of(torch.cat(labels[name])[:most]))

@@ -34,6 +34,27 @@ CONFIDENCE, RIGHT = "confidence", "right"
 
 
 @final
+class FirstFeatures(Collector):
+    """Keeps the features of the first training tokens, to which scales are fitted: without it the model runs again.
+
+    They are no part of the state. A measurement that continues in another process runs the model on them again.
+    """
+
+    name = "first_features"
+    splits = ("train",)
+
+    @classmethod
+    def bytes(cls, plan: MeasurePlan, split: Split) -> float:
+        return (FITTED_TOKENS + plan.batch_tokens) * plan.width * plan.model.head.weight.element_size()
+
+    def update(self, layer: str, features: Tensor, batch: Batch) -> None:
+        sample = self.split_plan.samples.last
+        if layer == LAST and batch.blocks and sample.samples(0, batch.blocks.start) < FITTED_TOKENS:
+            own = features.view(-1, batch.labels.last.own.shape[1], features.shape[1])
+            self.plan.first_features.update(zip(batch.blocks, own, strict=False))  # shards have filler after them
+
+
+@final
 class TokenScores(Collector):
     """Sums of losses and hits, by class too; and for each token the largest probability, and whether it was right."""
 
