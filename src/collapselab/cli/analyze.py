@@ -1,4 +1,4 @@
-"""From measured models to statements: `collapselab collect`, `import`, `analyze` and `report`."""
+"""Commands that relate models to each other: `collapselab collect`, `import`, `analyze` and `report`."""
 
 import json
 from itertools import groupby
@@ -16,14 +16,14 @@ def collect(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR…", help="Folders of results (`measure --out DIR`), runs, suites, or files with results."
+            metavar="DIR…", help="Folders of results (`measure --out DIR/`), runs, suites, or result files."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv`, `results.csv` and their hashes.")],
+    out: Annotated[Path, typer.Option(help="Folder of `runs.csv`, `results.csv` and their checksums.")],
     facts: Annotated[
         Path | None,
         typer.Option(
-            help="A table of what is known of models: a column `model` (a name, or a pattern), and any of `tokens`, "
+            help="A CSV with facts about models: a column `model` (a name or pattern), and any of `tokens`, "
             "`tokens_per_step`, `family`, `seed`, `parameters`, …"
         ),
     ] = None,
@@ -31,17 +31,16 @@ def collect(
         list[str] | None,
         typer.Option(
             metavar="corpora|options",
-            help="What may differ between results, which is refused otherwise. Repeat it for several.",
+            help="Accept results with different corpora, or with different options. Repeat it for both.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Join measured models into tables, with their sizes, tokenizers and training tokens.
+    """Join the results of several models into tables, with their sizes, tokenizers and training tokens.
 
-    All checkpoints of a model of the hub, and then a page of them:
-    `collapselab collect pythia --out atlas && collapselab report atlas`
+    Then draw a page of them: `collapselab collect pythia --out atlas && collapselab report atlas`
 
-    With what the names do not say: `collapselab collect mine theirs --out atlas --facts models.csv`
+    With further facts about the models: `collapselab collect mine theirs --out atlas --facts models.csv`
     """
     from collapselab.analysis.words import many
     from collapselab.suite.collect_models import collect_models
@@ -60,16 +59,16 @@ def collect(
 def import_published(
     published: Annotated[
         list[Path],
-        typer.Argument(metavar="TABLE…", help="A table of trained models published with Linguistic Collapse, or both."),
+        typer.Argument(metavar="TABLE…", help="One or both tables of models published with Linguistic Collapse."),
     ],
-    out: Annotated[Path, typer.Option(help="The folder that gets `runs.csv`, `results.csv` and their hashes.")],
+    out: Annotated[Path, typer.Option(help="Folder of `runs.csv`, `results.csv` and their checksums.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Read the paper's published tables into ours, so that they can be analysed and compared with a suite.
+    """Convert the tables published with the paper, so that they can be analysed and compared with a suite.
 
     Example: `collapselab import lc-2024_05_18.csv --out published && collapselab analyze published`
 
-    Both tables, centred and uncentred distances together:
+    Both tables, with centred and uncentred distances:
     `collapselab import lc-2024_05_18.csv lc-2024_10_24.csv --out published`
     """
     from collapselab.records.published import LEFT_OUT, import_published
@@ -86,38 +85,38 @@ def import_published(
 
 def analyze(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder that `collect` or `import` made.")
+        Path, typer.Argument(metavar="DIR", help="A suite that has run, or a folder made by `collect` or `import`.")
     ],
     outcome: Annotated[
         str | None,
         typer.Option(
-            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, `bits_per_byte`, one of `measure "
-            "--outcomes`, as in `ece`, or one of --scores, as in `score:arc_easy/acc`.",
-            show_default="the registered outcome, else val_loss; bits_per_byte for several tokenizers",
+            help="`val_loss`, `train_loss`, `perplexity`, `val_accuracy`, `bits_per_byte`, an outcome of `measure "
+            "--outcomes` such as `ece`, or one of `--scores` such as `score:arc_easy/acc`. [default: the registered "
+            "outcome, else val_loss; bits_per_byte for several tokenizers]",
         ),
     ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Scores of your own as further outcomes: a CSV with a column `run` or `model`, or result files of "
+            help="Your own scores as further outcomes: a CSV with a column `run` or `model`, or result files of "
             "lm-evaluation-harness.",
         ),
     ] = None,
-    permutations: Annotated[int, typer.Option(help="Of every test; resamples of every interval.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of permutations and resamples.")] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Print every sentence, not only the summary.")] = False,
+    permutations: Annotated[int, typer.Option(help="Permutations of each test, resamples of each interval.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of permutations and resamples.")] = 0,
+    full: Annotated[bool, typer.Option("--full", help="Print all sentences, not only the summary.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Relate collapse to the outcome in these models: with scale, at fixed scale, and as a cause.
+    """Relate collapse to an outcome: across scale, at fixed scale, and under interventions.
 
-    Writes `DIR/analysis/*.csv` and `summary.json`; prints the summary.
+    Writes `DIR/analysis/*.csv` and `summary.json`, and prints the summary.
 
-    A suite of yours: `collapselab analyze runs/tiny`
+    A suite: `collapselab analyze suites/demo`
 
-    Scores of benchmarks: `collapselab analyze runs/tiny --scores results/ --outcome score:arc_easy/acc`
+    Benchmark scores: `collapselab analyze suites/demo --scores results/ --outcome score:arc_easy/acc`
 
-    Its accuracy, for a program: `collapselab analyze runs/tiny --outcome val_accuracy --json | jq '.relate[]'`
+    Accuracy, as JSON: `collapselab analyze suites/demo --outcome val_accuracy --json | jq '.relate[]'`
     """
     from collapselab.analysis.analyze import analyze as run_analysis
     from collapselab.analysis.words import short_summary
@@ -142,24 +141,26 @@ def report(
         Path,
         typer.Argument(
             metavar="X",
-            help="A suite, a folder that `collect` or `import` made, a folder of results, or a result in a file.",
+            help="A suite, a folder made by `collect` or `import`, a folder of results, or a result file.",
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The page, or a folder for it.", show_default="X/report.html")
+        Path | None, typer.Option(help="File of the page, or a folder for it. [default: X/report.html]")
     ] = None,
-    figures: Annotated[Path | None, typer.Option(help="A folder that gets every figure as SVG and PDF.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write every figure as SVG and PDF into this folder.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one HTML page that fits what it is given: one model, several models, or a suite.
+    """Write an HTML page about one model, several models or a suite.
 
-    The page is one file that needs no network. What has not been analysed yet, or has changed since, is analysed first.
+    The page is a single file that needs no network. A suite is analysed first if that is necessary.
 
     One model: `collapselab report r.json`
 
-    A suite of yours: `collapselab report runs/tiny`
+    A suite: `collapselab report suites/demo`
 
-    With figures for a paper: `collapselab report runs/tiny --figures figures`
+    With figures for a paper: `collapselab report suites/demo --figures figures`
     """
     from collapselab.report.report import report as write_report
 

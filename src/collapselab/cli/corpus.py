@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import Commands, JsonOption, generated, panel
+from collapselab.cli.options import Commands, JsonOption, generated, panel, taken
 from collapselab.declared import options_of
 from collapselab.errors import DiskError
 from collapselab.records.options import READING, SPLITS, Reading, Recipe
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HELP = {option.name: option.help for option in options_of(Recipe)}
 
-app = typer.Typer(cls=Commands, help="Turn text into blocks of tokens, and see what is in them.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Build a corpus of tokenised blocks, or describe one.", no_args_is_help=True)
 
 
 @app.command()
@@ -35,40 +35,39 @@ def build(
             "`hf:NAME[:CONFIG]`, or files and folders.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    out: Annotated[Path, typer.Option(help="Folder of the corpus.")],
     tokenizer: Annotated[str | None, typer.Option(help=HELP["tokenizer"])] = None,
     block: Annotated[int | None, typer.Option(help=HELP["block"])] = None,
     validation: Annotated[
-        list[str] | None, panel(SPLITS)(help="Files of the validation split (repeat for more).")
+        list[str] | None, panel(SPLITS)(help="File of the validation split. Repeat it for several.")
     ] = None,
     per_file: Annotated[bool, panel(READING)("--per-file", help="Each text file is one document.")] = False,
     trust_code: Annotated[
-        bool, panel(READING)("--trust-code", help="Run code that comes with the tokenizer. Read it first.")
+        bool, panel(READING)("--trust-code", help="Run Python code that comes with the tokenizer. Read it first.")
     ] = False,
     **settings: Any,
 ) -> None:
-    """Build a corpus: documents in, memory-mapped blocks of token ids out. Repeated, it opens what is there.
+    """Build a corpus: tokenise documents and store them as blocks of token ids. A corpus that exists is opened.
 
-    Offline, in seconds: `collapselab corpus build storyworld --out corpora/storyworld`
+    Synthetic stories, offline: `collapselab corpus build storyworld --out corpora/storyworld`
 
-    With known answers: `collapselab corpus build markov:order=2,types=50,tokens=1000000 --out corpora/markov`
+    A Markov chain with known entropy: `collapselab corpus build markov:order=2,types=50,tokens=1000000 --out
+    corpora/markov`
 
-    The paper's: `collapselab corpus build tinystories --packing paper --out corpora/tinystories`
+    As in the paper: `collapselab corpus build tinystories --packing paper --out corpora/tinystories`
 
-    Your own: `collapselab corpus build data/*.jsonl.gz --text-column story --tokenizer bpe:8192 --out corpora/mine`
+    Your own text: `collapselab corpus build data/*.jsonl.gz --text-column story --out corpora/mine`
 
-    For a model that you have: `collapselab corpus build my.txt --tokenizer MODEL --out corpora/for-it`
+    With a model's tokenizer: `collapselab corpus build my.txt --tokenizer MODEL --out corpora/for-it`
     """
     from collapselab.corpus.build import build_corpus, default_tokenizer
     from collapselab.corpus.sources import open_source
     from collapselab.records.corpus import SPLITS
 
-    of_reading = {option.name for option in options_of(Reading)}
-    reading = Reading(**{name: value for name, value in settings.items() if name in of_reading})
+    reading = taken(Reading, settings)
     reading = replace(reading, separator=None) if per_file else reading
     block = block or (2048 if settings["packing"] == "paper" else Recipe.block)
-    asked = {name: value for name, value in settings.items() if name not in of_reading}
-    recipe = Recipe(tokenizer=tokenizer or default_tokenizer(source), block=block, **asked)
+    recipe = Recipe(tokenizer=tokenizer or default_tokenizer(source), block=block, **settings)
     documents = open_source(source, validation=validation, reading=reading, validation_share=recipe.validation_share)
     if documents.split is not None:
         print(f"{', '.join(source)}: {documents.split}.", file=sys.stderr)
@@ -85,13 +84,15 @@ def build(
 @app.command()
 def show(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A corpus.")],
-    figure: Annotated[Path | None, typer.Option(help="Where the SVG goes. [default: FOLDER/frequencies.svg]")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="File of the plot (SVG). [default: FOLDER/frequencies.svg]")
+    ] = None,
     verify: Annotated[bool, typer.Option(help="Check every byte against its checksum.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is in a corpus: documents, tokens, types, the largest classes, and a picture of the frequencies.
+    """Describe a corpus: documents, tokens, types and the largest classes. Also plot the token frequencies.
 
-    Where the corpus's folder may not be written, the picture is left out.
+    The plot is left out if the corpus's folder is read-only.
 
     Example: `collapselab corpus show corpora/storyworld`
     """
@@ -106,7 +107,7 @@ def show(
     except DiskError as error:
         if figure is not None:
             raise
-        print(f"collapselab: no picture: {error} Name a place for it with --figure.", file=sys.stderr)
+        print(f"collapselab: no plot: {error} Choose another file with --figure.", file=sys.stderr)
         picture = ""
     if as_json:
         print(json.dumps({**facts, "figure": picture or None}, ensure_ascii=False))

@@ -6,64 +6,61 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from collapselab.cli.options import JsonOption, generated, panel
-from collapselab.records.options import DATA, RUNNING, Options, Running
-
-data_option, running_option = panel(DATA), panel(RUNNING)
+from collapselab.cli.options import JsonOption, generated, panel, taken
+from collapselab.records.options import DATA, Options, Reading, Running
 
 
-@generated(Options, Running)
+@generated(Options, Running, Reading)
 def measure(
     model: Annotated[
         list[str],
         typer.Argument(
             metavar="MODEL",
-            help="A folder, a `.gguf` file, an id on the hub (`id@revision`), `base+adapter`, or a run; or several; or "
-            "a pattern, as in `id@step*` or `out/checkpoint-*`: all that match, in order of step.",
+            help="A folder, a `.gguf` file, a hub id (`id@revision`), `base+adapter`, or a run. Several of these, or a "
+            "pattern such as `id@step*` or `out/checkpoint-*`, are measured in order of step.",
         ),
     ],
     data: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
-            help="Text to measure on: `tinystories`, `hf:NAME`, `storyworld`, or files and folders. A corpus with the "
-            "model's tokenizer is built of it and kept.",
+            help="Text to measure on: `tinystories`, `storyworld`, `hf:NAME`, or files and folders. A corpus with the "
+            "model's tokenizer is built from it and kept.",
         ),
     ] = None,
     corpus: Annotated[
-        list[Path] | None, typer.Option(help="Or a corpus, from `collapselab corpus build`. Repeat it for several.")
+        list[Path] | None,
+        typer.Option(help="A corpus made by `collapselab corpus build`, instead of `--data`. Repeat it for several."),
     ] = None,
     tokenizer: Annotated[
         str | None,
-        data_option(metavar="NAME", help="A folder, a .gguf file or a name on the hub. [default: the model's own]"),
+        panel(DATA)(metavar="NAME", help="A folder, a .gguf file or a name on the hub. [default: the model's own]"),
     ] = None,
-    split: Annotated[str | None, data_option(help="Of a data set of the hub. [default: train and validation]")] = None,
-    revision: Annotated[str | None, data_option(help="Of a data set of the hub.")] = None,
-    text_column: Annotated[str, data_option(help="Column of JSON lines, Parquet and data sets.")] = "text",
     full: Annotated[
         bool, panel("Output")("--full", help="Print every number of every layer and bin, each with its null.")
     ] = False,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
-    """Measure the collapse of any causal language model: every metric of the catalogue, each beside its null.
+    """Measure how far a causal language model has collapsed; each metric is compared with shuffled labels.
 
-    In one line: `collapselab measure EleutherAI/pythia-70m --data hf:roneneldan/TinyStories --tokens 2e6`
+    One model: `collapselab measure EleutherAI/pythia-70m --data tinystories`
 
-    On a corpus of its tokenizer: `collapselab measure EleutherAI/pythia-70m --corpus corpora/mine`
+    On a corpus with its tokenizer: `collapselab measure EleutherAI/pythia-70m --corpus corpora/mine`
 
-    Every checkpoint of a run: `collapselab measure runs/02x0128 --corpus corpora/storyworld --out results.csv`
+    All checkpoints of a run: `collapselab measure runs/02x0128 --corpus corpora/storyworld --out results.csv`
 
-    Every revision of the hub that matches, one file each: `collapselab measure 'EleutherAI/pythia-160m@step*' --data
-    hf:roneneldan/TinyStories --tokens 2e6 --out pythia/`
+    All matching revisions on the hub, one file each: `collapselab measure 'EleutherAI/pythia-160m@step*' --data
+    tinystories --out pythia/`
 
-    How far back it looks: `collapselab measure MODEL --corpus DIR --contexts 1,2,3,4,8`
+    By context as well: `collapselab measure MODEL --corpus DIR --contexts 1,2,3,4,8`
 
-    Two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
+    With two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
 
-    Stopped or killed, the same command continues and ends with the same numbers; finished, it shows the result again.
+    If it is stopped, the same command continues and gives the same numbers. A finished measurement is read, not
+    repeated.
     """
-    from collapselab.corpus.sources import Reading, open_source
+    from collapselab.corpus.sources import open_source
     from collapselab.disk import user_cache
     from collapselab.measurement.distributed import Processes
     from collapselab.measurement.measure import measure as measured
@@ -71,8 +68,9 @@ def measure(
     from collapselab.records.measurement import Results
     from collapselab.records.result_folder import out_folder
 
+    reading = taken(Reading, settings)
     settings = {name: value for name, value in settings.items() if value is not None}
-    source = open_source(data, reading=Reading(text_column, split=split, revision=revision)) if data else None
+    source = open_source(data, reading=reading) if data else None
     out = settings.get("out")
     processes = Processes.joined()
     if out_folder(out) is None:

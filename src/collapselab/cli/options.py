@@ -1,7 +1,6 @@
-"""Options that several commands share, those that are made from declared ones, and what the shell offers for them."""
+"""Options that several commands share, and those that are generated from declared ones."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING
 from functools import partial
@@ -11,11 +10,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import typer
+from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 from typer.models import OptionInfo
 
 from collapselab.declared import DeclaredOption, options_of
-from collapselab.trackers import TRACKERS
 
 SUITES = Path(__file__).parents[1] / "suite" / "recipes"
 
@@ -24,6 +24,7 @@ JsonOption = Annotated[
 ]
 DEVICE_HELP = "`auto`, `cpu`, `cuda`, `cuda:1`, `xpu` or `mps`."
 
+T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 VAR_KEYWORD = Parameter.VAR_KEYWORD
 
@@ -49,7 +50,7 @@ class Commands(TyperGroup):
 
 
 def _without_variables(parameters: Any) -> Any:
-    """Hide the names of environment variables in the help: they would take more room than the options themselves."""
+    """Hide the names of environment variables in the help, where they would take more room than the options."""
     for parameter in parameters:
         parameter.show_envvar = False
     return parameters
@@ -63,9 +64,9 @@ def _set_verbosity(_: typer.Context, option: Any, value: bool) -> None:
 
 
 def generated(*classes: type) -> Callable[[Command], Command]:
-    """Give a command an option for every field of these classes, which it gets as keyword arguments.
+    """Give a command an option for every field of these classes, passed to it as keyword arguments.
 
-    Those without a panel come first, with the command's own: the help shows them as the ones that matter most.
+    Options without a panel come first, beside the command's own: the help lists them as the most important ones.
     """
 
     def decorate(command: Command) -> Command:
@@ -85,13 +86,18 @@ def generated(*classes: type) -> Callable[[Command], Command]:
     return decorate
 
 
+def taken(cls: type[T], options: dict[str, Any]) -> T:
+    """Remove the options that this class declares from those of a command, and return them as the class."""
+    return cls(**{option.name: options.pop(option.name) for option in options_of(cls) if option.name in options})
+
+
 def _panel(entry: Parameter) -> str:
     infos = get_args(entry.annotation)[1:] if get_origin(entry.annotation) is Annotated else ()
     return next((str(info.rich_help_panel) for info in infos if getattr(info, "rich_help_panel", None)), "")
 
 
 def _parameter(option: DeclaredOption) -> Parameter:
-    """The option as typer knows it; None as the default where the help says what it means."""
+    """Return the option as typer's parameter; a default of None is not shown, since the help explains it."""
     kind, shown = _cli_type(option), option.shown
     flags = [option.flag] if kind is bool and option.default is False else []
     several = get_origin(kind) is list
@@ -102,23 +108,13 @@ def _parameter(option: DeclaredOption) -> Parameter:
         metavar=shown.metavar,
         rich_help_panel=shown.panel,
         show_default=default is not None,
-        autocompletion=names_in(option.help) if option.name in COMPLETED else None,
     )
     kind = kind | None if default is None else kind
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
-COMPLETED = ("head", "optimizer", "report_to")
-"""Options whose help lists their values in backticks, which the shell is offered."""
-
-
-def names_in(help: str) -> Callable[[str], list[str]]:
-    """Offer the shell the names that a help text has in backticks."""
-    return lambda incomplete: [name for name in re.findall(r"`([a-z-]+)`", help) if name.startswith(incomplete)]
-
-
 def _cli_type(option: DeclaredOption) -> Any:
-    """The type that typer reads: text where pydantic tells numbers from words."""
+    """Return the type that typer parses: text where pydantic accepts numbers and words."""
     is_union = get_origin(option.type) in (Union, UnionType)
     kinds = [part for part in get_args(option.type) if part is not NoneType] if is_union else [option.type]
     kind = get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
@@ -128,17 +124,25 @@ def _cli_type(option: DeclaredOption) -> Any:
     return kind if is_plain and len(kinds) == 1 and not (option.is_parsed and kind is int) else str
 
 
-TRACKER_HELP = f"Where to follow it: {', '.join(f'`{name}`' for name in TRACKERS)}."
-
-
 def panel(title: str) -> Callable[..., OptionInfo]:
-    """`typer.Option` for the options that the help shows in one panel."""
+    """Return `typer.Option` for one panel of the help."""
     return partial(typer.Option, rich_help_panel=title)
 
 
-def suite_names(incomplete: str) -> list[str]:
-    """The recipes that begin so, by the names of their files: reading them would take the shell too long.
+def explanation(title: str, parts: Mapping[str, str]) -> Table:
+    """Return named texts under a title, one below the other, so that they fit any terminal; empty ones are left out."""
+    table = Table(box=None, show_header=False, title=Text(title), title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for part, text in parts.items():
+        if text:
+            table.add_row(part, Text(text))
+    return table
 
-    Where none does, the shell offers files and folders, which a suite can be too.
+
+def suite_names(incomplete: str) -> list[str]:
+    """Return the recipes whose file names begin so; reading the files would make completion slow.
+
+    Where there is none, the shell offers files and folders, since a suite can be one of these too.
     """
     return sorted(recipe.stem for recipe in SUITES.glob("*.yaml") if recipe.stem.startswith(incomplete))

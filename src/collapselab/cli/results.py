@@ -1,4 +1,4 @@
-"""What stored results say: `collapselab tokens` and `compare`; for others, `publish`."""
+"""Commands that read stored results: `collapselab tokens`, `compare`, `similarity` and `publish`."""
 
 import json
 import sys
@@ -11,7 +11,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from collapselab.cli.options import JsonOption, panel
+from collapselab.cli.options import JsonOption, generated, taken
+from collapselab.records.options import ClassChoice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,66 +29,50 @@ COLUMNS = ("count", "cdnv", "duality_cos", "agreement", "loss")
 LONGEST = 20
 """Characters of a token that a table shows."""
 
-which_option = panel("Which classes")
 
-
+@generated(ClassChoice)
 def tokens(
     result: Annotated[
         str,
         typer.Argument(
             metavar="RESULT",
-            help="What was measured with `--classes`: the `.json` of `measure --out`, a run, a checkpoint or a model.",
+            help="A measurement with `--classes`: the `.json` of `measure --out`, a run, a checkpoint or a model.",
         ),
     ],
-    sort: Annotated[
-        str, typer.Option(metavar="METRIC", help="A number of each class, as in `cdnv` or `loss`.")
-    ] = "cdnv",
-    top: Annotated[int, typer.Option(help="Tokens at each end of the order.", min=1, max=10_000)] = 10,
-    match: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only tokens in which this is found, as in `'^ [A-Z]'`.")
-    ] = None,
-    like: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help='The classes nearest to this one, as in `" Lily"`; or `#ID`.')
-    ] = None,
-    bins: Annotated[
-        int | None, typer.Option(metavar="N", help="Medians over N ranges of how often tokens occur.")
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(metavar="OTHER", help="Another RESULT of the same vocabulary: what moved most from RESULT to it."),
-    ] = None,
-    layer: Annotated[str, which_option(help="`last`, or the number of a block.")] = "last",
-    split: Annotated[Literal["train", "validation"], which_option(help="Where class means come from.")] = "train",
-    min_count: Annotated[int, which_option(help="Leave out classes with fewer samples.", min=1)] = 10,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
-    """Show which tokens have collapsed, and which have not.
+    """List the tokens whose classes have collapsed most and least.
 
-    `collapselab measure MODEL --corpus DIR --classes --out r.json`, and then `collapselab tokens r.json`
+    Measure with `--classes` first: `collapselab measure MODEL --data tinystories --classes --out r.json`
 
-    Names: `collapselab tokens r.json --match '^ [A-Z]' --top 20`, and one: `collapselab tokens r.json --like " Lily"`
+    Names only: `collapselab tokens r.json --match '^ [A-Z]' --top 20`
 
-    From initialisation to the end: `collapselab tokens runs/a/checkpoints/0 --compare runs/a/checkpoints/1`
+    One token and its neighbours: `collapselab tokens r.json --like " Lily"`
+
+    Changes during training: `collapselab tokens runs/a/checkpoints/0 --compare runs/a/checkpoints/1`
     """
     from collapselab.analysis import tokens as classes
 
-    stored = _one_result(result)
-    table = classes.token_table(stored.result, split=split, layer=layer, min_count=min_count)
-    metric = table.metric(sort)
-    notes = [f"{table.left_out:,} classes with fewer than {min_count} samples are left out."] if table.left_out else []
-    if like is not None:
-        shown = _nearest(stored, table, like, top, notes, split=split, layer=layer)
-    elif bins is not None:
-        medians = table.bins(bins, match=match)
+    choice, stored = taken(ClassChoice, options), _one_result(result)
+    place: Any = {"split": choice.split, "layer": choice.layer, "min_count": choice.min_count}
+    table = classes.token_table(stored.result, **place)
+    metric, notes = table.metric(choice.sort), []
+    if table.left_out:
+        notes.append(f"{table.left_out:,} classes with fewer than {choice.min_count} samples are left out.")
+    if choice.like is not None:
+        shown = _nearest(stored, table, choice.like, choice, notes)
+    elif choice.bins is not None:
+        medians = table.bins(choice.bins, match=choice.match)
         shown = {
             "medians by count": medians[["low", "high", *dict.fromkeys(("classes", metric, *COLUMNS[1:], "norm"))]]
         }
-    elif compare is not None:
-        other = classes.token_table(_one_result(compare).result, split=split, layer=layer, min_count=min_count)
-        shown = _moved(table, other, metric, match, top, notes)
+    elif choice.compare is not None:
+        other = classes.token_table(_one_result(choice.compare).result, **place)
+        shown = _moved(table, other, metric, choice, notes)
     else:
         columns = ["text", "kind", *dict.fromkeys((metric, *COLUMNS)), "nearest_text"]
-        low, high = table.ends(metric, top, match=match)
+        low, high = table.ends(metric, choice.top, match=choice.match)
         shown = {f"smallest {metric}": low[columns], f"largest {metric}": high[columns]}
     if as_json:
         lists = {title: json.loads(frame.to_json(orient="records")) for title, frame in shown.items()}
@@ -101,54 +86,52 @@ def tokens(
         console.print(Text(note, style="dim"))
 
 
-def _nearest(
-    stored: "StoredResult", table: "TokenTable", text: str, top: int, notes: list[str], *, split: str, layer: str
-) -> Tables:
+def _nearest(stored: "StoredResult", table: "TokenTable", text: str, choice: ClassChoice, notes: list[str]) -> Tables:
     from collapselab.analysis import tokens as classes
 
     token = table.find(text)
-    moments = classes.stored_moments(stored, split=split, layer=layer)
+    moments = classes.stored_moments(stored, split=choice.split, layer=choice.layer)
     if moments is None:
-        kept = "are kept of the training split at the last layer alone" if (split, layer) != ("train", "last") else ""
-        kept = kept or "of this measurement are no longer kept"
-        notes.append(f"Class means {kept}: shown are the nearest class, and those whose nearest it is.")
+        is_last = (choice.split, choice.layer) == ("train", "last")
+        why = "of this measurement were deleted" if is_last else "are stored for the last layer of the training split"
+        notes.append(
+            f"Class means {why}{'' if is_last else ' only'}. The list has only the nearest class, and the classes "
+            "whose nearest class this is."
+        )
     own, kind = (str(table.frame.loc[token, name]) for name in ("text", "kind"))
-    near = table.neighbours(token, top=top, moments=moments)
+    near = table.neighbours(token, top=choice.top, moments=moments)
     columns = ["text", "kind", "count", "distance", "cosine", "same_kind", "cdnv"]
     return {f"nearest to {safe(own)} ({kind})": near[columns]}
 
 
-def _moved(
-    table: "TokenTable", other: "TokenTable", metric: str, match: str | None, top: int, notes: list[str]
-) -> Tables:
+def _moved(table: "TokenTable", other: "TokenTable", metric: str, choice: ClassChoice, notes: list[str]) -> Tables:
     from collapselab.analysis import tokens as classes
 
     other.metric(metric)
     moved = table.compared(other, metric)
-    matched = table.matching(match).index
-    moved = moved[moved.index.isin(matched)]
+    moved = moved[moved.index.isin(table.matching(choice.match).index)]
     unit = "after - before" if metric in classes.SIGNED else "natural logarithm of after / before"
     notes.append(f"change: {unit}; median {moved['change'].median():.3g} over {len(moved):,} classes.")
     columns = ["text", "kind", "count", "before", "after", "change"]
-    return {f"{metric}: {table.name} → {other.name}": moved.head(top)[columns]}
+    return {f"{metric}: {table.name} → {other.name}": moved.head(choice.top)[columns]}
 
 
 def safe(text: object, *, quotes: bool = True) -> str:
-    """A token as a terminal can show it: every sign that is not printable is escaped, and a long one is cut."""
+    """Return a token for a terminal: unprintable characters are escaped, and a long token is shortened."""
     whole = repr(str(text))
     whole = whole if len(whole) <= LONGEST or not quotes else f"{whole[: LONGEST - 1]}…"
     return whole if quotes else whole[1:-1]
 
 
 def _one_result(path: str) -> "StoredResult":
-    """The measurement of that name that has classes; of a run the last checkpoint that has."""
+    """Return the last measurement of this name that has classes."""
     from collapselab.errors import ConfigError
     from collapselab.records.result_folder import find_results
 
     results = find_results(Path(path))
     runs = list(dict.fromkeys(stored.result.facts["run"] for stored in results))
     if len(runs) > 1:
-        raise ConfigError(f"{path}: measurements of {len(runs):,} models ({', '.join(runs)}). Name one of them.")
+        raise ConfigError(f"{path}: holds measurements of {len(runs):,} models ({', '.join(runs)}). Name one of them.")
     with_classes = [stored for stored in results if "classes" in stored.result.tables]
     return (with_classes or results)[-1]
 
@@ -159,7 +142,9 @@ def _drawn(title: str, frame: "pd.DataFrame", metric: str) -> Table:
     for name in frame.columns:
         is_text = name in ("text", "kind", "nearest_text", "same_kind")
         style = "bold" if name == "text" else "green" if name == metric else ""
-        table.add_column(names.get(name, name), justify="left" if is_text else "right", style=style, no_wrap=is_text)
+        title = names.get(name, name)
+        width = None if is_text else len(title)  # names of metrics are never cut
+        table.add_column(title, justify="left" if is_text else "right", style=style, no_wrap=is_text, min_width=width)
     for row in frame.itertuples(index=False):
         table.add_row(*(Text(_cell(name, value)) for name, value in zip(frame.columns, row, strict=True)))
     if frame.empty:
@@ -182,17 +167,15 @@ def _cell(name: str, value: Any) -> str:
 
 
 def compare(
-    mine: Annotated[str, typer.Argument(metavar="MINE", help="A measurement, a run, a suite, or a published folder.")],
-    theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="Another.")],
+    mine: Annotated[str, typer.Argument(metavar="MINE", help="A measurement, a run, a suite or a published folder.")],
+    theirs: Annotated[str, typer.Argument(metavar="THEIRS", help="Another one.")],
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare although corpus, versions or options differ.")
+        bool, typer.Option("--anyway", help="Compare although corpus, metric versions or options differ.")
     ] = False,
-    top: Annotated[
-        int, typer.Option(help="Rows that are shown of those that differ, the largest difference first.")
-    ] = 20,
+    top: Annotated[int, typer.Option(help="Number of differing values to show, largest difference first.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Set two measurements side by side, after checking corpus, metric versions and options.
+    """Compare the values of two measurements that have the same corpus, metric versions and options.
 
     Example: `collapselab compare suites/scale published/measurements.json`
     """
@@ -208,10 +191,10 @@ def compare(
     for part in _difference_tables(_by_interest(comparison.differing)[:top]):
         Console().print(part)
     same = len(comparison.rows) - len(comparison.differing)
-    print(f"{len(comparison.rows):,} numbers compared, {same:,} of them equal to the last bit.")
+    print(f"{len(comparison.rows):,} values compared, {same:,} of them equal to the last bit.")
     if comparison.unmatched:
         print(
-            f"{len(comparison.unmatched):,} models are in one of the two alone: {', '.join(comparison.unmatched[:6])}."
+            f"{len(comparison.unmatched):,} models are in only one of the two: {', '.join(comparison.unmatched[:6])}."
         )
 
 
@@ -246,21 +229,20 @@ def _difference_tables(rows: "list[Difference]") -> "Iterator[RenderableType]":
 
 
 def similarity(
-    names: Annotated[
-        list[str], typer.Argument(metavar="A B…", help="Measured runs, checkpoints or models, or results; see above.")
-    ],
-    layers: Annotated[Literal["last", "all"], typer.Option(help="`all`: every layer of them.")] = "last",
-    min_count: Annotated[int, typer.Option(min=1, help="Compare classes with at least so many tokens in both.")] = 1,
+    names: Annotated[list[str], typer.Argument(metavar="A B…", help="Runs, checkpoints, models or results.")],
+    layers: Annotated[Literal["last", "all"], typer.Option(help="Compare the last layer, or all layers.")] = "last",
+    min_count: Annotated[int, typer.Option(min=1, help="Leave out classes with fewer samples in either.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare class means of measurements of one vocabulary: 1 if a rotation and a scale turn one into the other.
+    """Compare the class means of measurements by linear CKA, over the classes that both have.
 
-    The numbers are the linear CKA of the means of all classes that both have. Models, results and layers must have been
-    measured with `--classes`.
+    1 means that a rotation and a scale map one set of means to the other. All must have the same vocabulary and have
+    been measured with `--classes`.
 
-    Checkpoints of a run, each with each: `collapselab similarity runs/small`
+    All pairs of checkpoints of a run: `collapselab similarity runs/small`
 
-    Layers of two checkpoints: `collapselab similarity runs/small/checkpoints/0 runs/small/checkpoints/1 --layers all`
+    All layers of two checkpoints:
+    `collapselab similarity runs/small/checkpoints/0 runs/small/checkpoints/1 --layers all`
     """
     from collapselab.measurement.similarity import similarity as compared
 
@@ -276,21 +258,21 @@ def similarity(
 
 def publish(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run; or one measured model.")
+        Path, typer.Argument(metavar="DIR|RESULT", help="A suite that has run, or the result of one model.")
     ],
-    to: Annotated[str, typer.Option(metavar="hf:USER/NAME", help="Where a suite goes on the hub.")] = "",
-    out: Annotated[Path | None, typer.Option(help="The folder to make. [default: DIR/published]")] = None,
-    license: Annotated[str, typer.Option(help="Of the numbers, for the card.")] = "mit",
-    upload: Annotated[bool, typer.Option("--upload", help="Upload it; else it is only made, to be looked at.")] = False,
+    to: Annotated[str, typer.Option(metavar="hf:USER/NAME", help="Dataset on the hub, for a suite.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of the dataset. [default: DIR/published]")] = None,
+    license: Annotated[str, typer.Option(help="Licence of the results, for the dataset card.")] = "mit",
+    upload: Annotated[bool, typer.Option("--upload", help="Upload the dataset. Otherwise it is only made.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a dataset with a card of a suite's results, and upload it if asked; or one model's row of reference values.
+    """Make a dataset with a card from the results of a suite, or print the reference values of one model.
 
     Nothing leaves the machine without `--upload`.
 
-    See what it would be: `collapselab publish suites/scale --to hf:me/scale`
+    Make a dataset and look at it: `collapselab publish suites/scale --to hf:me/scale`
 
-    One model's row for the table of reference values: `collapselab publish result.json`
+    Print a model's row for the table of reference values: `collapselab publish result.json`
     """
     from collapselab.records.result_folder import load_results
 
@@ -300,8 +282,10 @@ def publish(
         from collapselab.report.publish import publish as make
 
         made = make(directory, to=to, out=out, license=license, upload=upload)
-        where = f"uploaded to {made.address}" if made.address else f"not uploaded. Upload it to {made.target}: --upload"
-        text = f"{made.folder}: {len(made.files):,} files, README.md among them.\n{where}."
+        where = (
+            f"Uploaded to {made.address}" if made.address else f"Not uploaded. Upload to {made.target} with --upload"
+        )
+        text = f"{made.folder}: {len(made.files):,} files, including README.md.\n{where}."
         print(json.dumps(made.to_json(), ensure_ascii=False) if as_json else text)
         return
     import csv

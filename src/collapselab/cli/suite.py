@@ -1,4 +1,4 @@
-"""`collapselab suite`: plan, run and follow many models, and collect their tables; `collapselab demo`."""
+"""`collapselab suite`: plan, run and follow a suite of models, and collect its tables; `collapselab demo`."""
 
 import json
 import os
@@ -7,57 +7,48 @@ import time
 import webbrowser
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import (
-    DEVICE_HELP,
-    TRACKER_HELP,
-    Commands,
-    JsonOption,
-    names_in,
-    panel,
-    suite_names,
-)
+from collapselab.cli.options import DEVICE_HELP, Commands, JsonOption, generated, suite_names
+from collapselab.records.options import SuiteOptions
 
 if TYPE_CHECKING:
     from collapselab.suite.status import State
 
 app = typer.Typer(
     cls=Commands,
-    help="Plan, run and follow many models: one recipe, one folder, one table.",
+    help="Plan, run and follow a suite: many models trained and measured by one recipe.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-
-where_option, again_option = panel("Where it runs"), panel("Continuing")
 
 SuiteArgument = Annotated[
     str,
     typer.Argument(
         metavar="SUITE",
-        help="A recipe (`suite list`), a YAML file, or the folder of a suite that was run, as in `./demo`.",
+        help="A shipped recipe (see `suite list`), a YAML file, or the folder of a suite, such as `./demo`.",
         autocompletion=suite_names,
     ),
 ]
 ScaleOption = Annotated[
     Literal["full", "small"] | None,
-    typer.Option(help="`small`: the same question in minutes. [default: full]", show_default=False),
+    typer.Option(help="`small` asks the same question in minutes. [default: full]", show_default=False),
 ]
 OutOption = Annotated[
-    Path | None, typer.Option(help="The suite's folder. [default: suites/NAME, suites/NAME-small]", show_default=False)
+    Path | None,
+    typer.Option(help="Folder of the suite. [default: suites/NAME or suites/NAME-small]", show_default=False),
 ]
-LAUNCHER_HELP = "`local`: this machine. `slurm`: a cluster. `ray`: a Ray cluster."
 AllOption = Annotated[bool, typer.Option("--all", help="List every run.")]
 
 
 @app.command("list")
 def list_suites(as_json: JsonOption = False) -> None:
-    """List the recipes that are shipped, each with the question it asks.
+    """List the shipped recipes, each with the question it asks.
 
     Example: `collapselab suite list`
     """
@@ -73,7 +64,7 @@ def list_suites(as_json: JsonOption = False) -> None:
         table.add_row(escape(suite.name), f"{len(suite.runs):,}", escape(suite.question))
     console = Console()
     console.print(table)
-    console.print("What a suite needs: collapselab suite plan demo", soft_wrap=True)
+    console.print("See the cost of a suite: collapselab suite plan demo", soft_wrap=True)
 
 
 @app.command()
@@ -81,12 +72,12 @@ def plan(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    timing: Annotated[bool, typer.Option(help="Time a few steps, to estimate how long it takes here.")] = True,
+    timing: Annotated[bool, typer.Option(help="Time a few steps to estimate the duration on this machine.")] = True,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a suite needs: sizes, tokens, FLOPs, disk, time on this machine; what is done already; warnings.
+    """Show the cost of a suite on this machine (tokens, FLOPs, disk, time), what is already done, and warnings.
 
     Example: `collapselab suite plan scale --scale small`
     """
@@ -113,7 +104,7 @@ def plan(
         wide_console().print(plan_table(facts, every=every))
         if any(entry.corpus.hash is None for entry in planned.entries):
             Console().print(
-                "Its corpus is not built yet: numbers of tokens are estimates, and the hash in each name will change."
+                "The corpus is not built yet: token counts are estimates, and the hash in each run's name will change."
             )
         Console().print(escape(f"Run it: collapselab suite run {suite} → {folder.path}"), soft_wrap=True)
     if planned.impossible:
@@ -121,30 +112,19 @@ def plan(
 
 
 @app.command()
+@generated(SuiteOptions)
 def run(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    jobs: Annotated[int, where_option(help="Processes side by side; they share the processors.")] = 1,
-    launcher: Annotated[
-        str,
-        where_option(metavar="NAME", help=LAUNCHER_HELP, autocompletion=names_in(LAUNCHER_HELP)),
-    ] = "local",
-    device: Annotated[str, where_option(help=DEVICE_HELP)] = "auto",
-    retry_failed: Annotated[bool, again_option("--retry-failed", help="Try failed runs again.")] = False,
-    accept_change: Annotated[
-        bool, again_option("--accept-change", help="Continue in the same folder although the recipe has changed.")
-    ] = False,
-    report_to: Annotated[
-        str, where_option(metavar="TRACKER", help=TRACKER_HELP, autocompletion=names_in(TRACKER_HELP))
-    ] = "none",
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
-    """Train and measure what is missing, and keep `runs.csv` and `results.csv` current.
+    """Train and measure the runs that are missing, and update `runs.csv` and `results.csv`.
 
-    Stopped, killed or repeated, it continues. Two of them on one folder share the work.
+    If it is stopped, the same command continues. Several commands on one folder share the work.
 
-    In minutes: `collapselab suite run demo --jobs 2`
+    In a few minutes: `collapselab suite run demo --jobs 2`
 
     On a cluster: `collapselab suite run paper --launcher slurm`
     """
@@ -154,17 +134,7 @@ def run(
 
     opened, folder = open_suite(suite, scale=scale, out=out)
     with shown_live() as watch:
-        done = suites.run(
-            opened,
-            folder,
-            launcher=launcher,
-            jobs=jobs,
-            device=device,
-            retry_failed=retry_failed,
-            accept_change=accept_change,
-            watch=watch,
-            report_to=report_to,
-        )
+        done = suites.run(opened, folder, watch=watch, **options)
     if not done.waited:
         submitted = f"{folder.path}: {len(done.jobs):,} jobs submitted"
         follow = f"Follow them: collapselab suite status {suite} --follow"
@@ -178,8 +148,8 @@ def run(
         Console().print(escape(made), soft_wrap=True)
     _report_refused(done.refused)
     if done.failed:
-        failed = f"{len(done.failed):,} run{'' if len(done.failed) == 1 else 's'}"
-        print(f"{failed} failed; --retry-failed tries again what failed.", file=sys.stderr)
+        failed = f"{len(done.failed):,} run{'' if len(done.failed) == 1 else 's'} failed"
+        print(f"{failed}; try again with --retry-failed.", file=sys.stderr)
     if done.failed or done.refused:
         raise typer.Exit(1)
 
@@ -189,11 +159,11 @@ def status(
     suite: SuiteArgument,
     scale: ScaleOption = None,
     out: OutOption = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Keep the table current until nothing is left.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Update the table until all runs have finished.")] = False,
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the state of every run: queued, training (step, loss, time left), measuring, done, failed and why.
+    """Show the state of every run: queued, training (step, loss, time left), measuring, done, or failed and why.
 
     Example: `collapselab suite status demo --follow`
     """
@@ -227,7 +197,7 @@ def collect(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuild `runs.csv` and `results.csv` from the folders of the runs alone; rows that do not fit are refused.
+    """Rebuild `runs.csv` and `results.csv` from the folders of the runs; inconsistent records are refused.
 
     Example: `collapselab suite collect suites/demo`
     """
@@ -254,7 +224,7 @@ def collect(
 
 @app.command()
 def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = None) -> None:
-    """Cancel the suite's jobs that are in a cluster's queue. What they have saved stays.
+    """Cancel the jobs of a suite in the queue of a cluster. What they have saved is kept.
 
     Example: `collapselab suite cancel paper`
     """
@@ -267,23 +237,23 @@ def cancel(suite: SuiteArgument, scale: ScaleOption = None, out: OutOption = Non
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="The folder that gets everything. [default: demo, where you are]", show_default=False)
+        Path, typer.Option(help="Folder of everything that is made. [default: ./demo]", show_default=False)
     ] = Path("demo"),
     jobs: Annotated[
-        int | None, typer.Option(help="Processes side by side. [default: one a processor, at most 2]")
+        int | None, typer.Option(help="Processes that run side by side. [default: one per processor, at most 2]")
     ] = None,
     open_page: Annotated[
-        bool, typer.Option("--open/--no-open", help="Show the page in a browser, if there is a desktop.")
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser if there is a desktop.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Do everything once, small and offline, in about four minutes: stories, 26 models, their collapse, a page.
+    """Build a corpus, train and measure 26 small models, analyse them and draw the page: offline, about four minutes.
 
-    Interrupted, the same command continues; finished, it says again what came out.
+    If it is stopped, the same command continues. Once it has finished, the same command prints the result again.
 
     Example: `collapselab demo --out demo`
     """
-    print(f"{out}: gets everything; about four minutes on two idle cores.", file=sys.stderr, flush=True)
+    print(f"Everything is written to {out}. About four minutes on two idle cores.", file=sys.stderr, flush=True)
     from collapselab.demo import run_demo
     from collapselab.suite.folder import as_argument
 
@@ -300,7 +270,7 @@ def demo(
     if made.failures:
         again = f"collapselab suite run {as_argument(made.folder)} --retry-failed"
         print(f"{len(made.failures):,} failed:", *made.failures, sep="\n  ", file=sys.stderr)
-        print(f"Try again: {again}, and then the same command.", file=sys.stderr)
+        print(f"Try them again: {again}, then repeat this command.", file=sys.stderr)
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from collapselab.cli.options import DEVICE_HELP, JsonOption, generated
+from collapselab.cli.options import DEVICE_HELP, JsonOption, explanation, generated
 from collapselab.declared import options_of
 from collapselab.training.settings import Drawing, Settings, TrainOptions, settings_from
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @generated(Settings, TrainOptions)
 def train(
-    corpus: Annotated[Path, typer.Option(help="A corpus, from `collapselab corpus build`.")],
-    out: Annotated[Path, typer.Option(help="The run's folder. If it holds this run already, training continues.")],
+    corpus: Annotated[Path, typer.Option(help="A corpus made by `collapselab corpus build`.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run. Training continues if it holds this run already.")],
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
-    """Train one model from scratch, in the paper's set-up where nothing else is said.
+    """Train one model from scratch; the defaults are those of the paper.
 
-    The same command starts it and, after a crash or Ctrl-C, continues it to the same weights.
+    After a crash or Ctrl-C, the same command continues and reaches the same weights.
 
-    Minutes on a laptop:
+    A few minutes on a laptop:
     `collapselab train --corpus corpora/storyworld --out runs/s --width 128 --depth 2 --head-size 16 --lr 2e-3`
 
-    Along training: `… --epochs 10 --checkpoints 0,1,3,6,10` or `… --checkpoints log:20`
+    With checkpoints along the way: `… --epochs 10 --checkpoints 0,1,3,6,10` or `… --checkpoints log:20`
 
-    Two processes: `torchrun --nproc-per-node 2 -m collapselab train …`
+    With two processes: `torchrun --nproc-per-node 2 -m collapselab train …`
     """
     from collapselab.training.train import train as run
 
@@ -48,9 +48,9 @@ def train(
 
 
 def interventions(as_json: JsonOption = False) -> None:
-    """List what moves collapse: penalties (`train --intervene`), heads (`--head`) and optimisers (`--optimizer`).
+    """List interventions on collapse: penalties (`train --intervene`), output layers (`--head`) and optimisers.
 
-    Each with what it does, its formula, what it must move, what it costs, and its source.
+    For each: what it does, its formula, which metric it has to move, its cost, and its source.
 
     Example: `collapselab interventions --json | jq '.[].name'`
     """
@@ -72,13 +72,12 @@ def interventions(as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps(known, ensure_ascii=False))
         return
-    shown = Table("option", "what it does", "formula", "must move", "cost of a step", "source", box=None)
     for row in known:
         name = f"--{row['kind']} {row['name']}"
         if row["kind"] == "penalty":
-            name = f"{row['name']}:{'±' if row['signs'] == 'both' else ''}0.1"
-        shown.add_row(name, *(escape(row[key]) for key in keys))
-    Console().print(shown)
+            name = f"--intervene {row['name']}:{'±' if row['signs'] == 'both' else ''}0.1"
+        parts = zip(("effect", "formula", "has to move", "cost of a step", "source"), keys, strict=True)
+        Console().print(explanation(name, {part: row[key] for part, key in parts}))
 
 
 @generated(Drawing)
@@ -86,13 +85,13 @@ def sample(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A run (its last checkpoint), a Hugging Face folder or a hub id.")
     ],
-    prompt: Annotated[str, typer.Option(help="How the text begins.")] = "Once upon a time",
-    checkpoint: Annotated[str | None, typer.Option(help="Which checkpoint of a run. [default: the last]")] = None,
+    prompt: Annotated[str, typer.Option(help="Beginning of the text.")] = "Once upon a time",
+    checkpoint: Annotated[str | None, typer.Option(help="Checkpoint of a run. [default: the last]")] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
-    """Let a model write.
+    """Generate text with a model.
 
     Example: `collapselab sample runs/small --prompt "Once upon a time" --count 3`
     """
@@ -115,7 +114,7 @@ def _print_checkpoints(out: Path, made: "list[CheckpointRecord]") -> None:
         column.justify = "right"
     console = Console()
     console.print(table)
-    next_step = f"{out / 'checkpoints'}: read them with from_pretrained. Let it write: collapselab sample {out}"
+    next_step = f"{out / 'checkpoints'}: folders for from_pretrained. Generate text: collapselab sample {out}"
     console.print(escape(next_step), soft_wrap=True)
 
 

@@ -35,7 +35,8 @@ DTYPES = Literal["float32", "float64", "bfloat16", "float16"]
 
 NUMBERS, SAMPLE, RUNNING, DATA = "Further numbers", "The sample", "Running", "With --data"
 PACKING, SPLITS, READING = "Packing", "Splits", "Reading"
-"""Panels of `--help`. The options that matter most are in the first one, without a name here."""
+WHERE, CONTINUING, CLASSES = "Where it runs", "Continuing", "Which classes"
+"""Panels of `--help`. The most important options have no panel here and are listed first."""
 
 
 def count(value: object) -> object:
@@ -97,7 +98,7 @@ Role = Literal["user", "assistant"]
 @final
 @declared
 class Options:
-    """What decides the numbers of a measurement: the same options, model and corpus give the same numbers.
+    """The options that decide the numbers of a measurement: with the same model and corpus they give the same numbers.
 
     >>> from collapselab import Options
     >>> Options(layers="all", bins=4).facts()["layers"]
@@ -105,53 +106,53 @@ class Options:
     """
 
     layers: Literal["last", "all"] = "last"
-    """`last`: the features that enter the output layer. `all`: the output of every block too."""
+    """`last`: only the features that enter the output layer. `all`: also the output of every block."""
     tokens: Annotated[Count | None, BeforeValidator(count), Shown(metavar="N|all")] = None
     """Measure a seeded sample of about this many tokens of each split. [default: 200,000 on a CPU, 2,000,000 on an
     accelerator]"""
     classes: bool = False
-    """Make the table `classes`: one row for each class (next token), which `collapselab tokens` reads."""
+    """Also make the table `classes`, with one row per class (next token), for `collapselab tokens`."""
 
     null: Annotated[bool, Shown(NUMBERS)] = True
-    """Beside each value, its value with shuffled labels."""
+    """Whether to compute every metric with shuffled labels too."""
     bins: Annotated[int, Field(ge=0, le=1_000), Shown(NUMBERS)] = 0
-    """Also measure within this many ranges of the classes' counts."""
+    """Also measure within this many bins of class frequency."""
     bootstrap: Annotated[int, Field(ge=0, le=100_000), Shown(NUMBERS)] = 0
     """Bootstrap resamples for 95 % intervals, e.g. 200."""
     train_loss: Annotated[bool, Shown(NUMBERS)] = False
     """Compute the loss on the training split too."""
     outcomes: Annotated[str | None, BeforeValidator(_joined), Shown(NUMBERS, "all|NAME,…")] = None
-    """Beside the loss: `macro_loss`, `rare_loss`, `gap`, `ece`, `loss_after_temperature`, `corruption_slope`."""
+    """Further outcomes: `macro_loss`, `rare_loss`, `gap`, `ece`, `loss_after_temperature`, `corruption_slope`."""
     contexts: Annotated[str | None, BeforeValidator(_parsed_contexts), Shown(NUMBERS, "N,…")] = None
-    """Group features by the last N tokens too, as in `1,2,3,4,8`: how far contexts have collapsed, and the floor that
-    they set for tokens."""
+    """Also group features by the last N tokens, as in `1,2,3,4,8`: how far contexts have collapsed, and the lower bound
+    that they set for tokens."""
     min_uses: Annotated[int, Field(ge=1), Shown(NUMBERS)] = 10
-    """Uses that a context needs."""
+    """Leave out contexts that occur fewer times."""
     push: Annotated[str | None, BeforeValidator(_parsed_push), Shown(NUMBERS, "α,…")] = None
-    """Loss, calibration and agreement if features move by α toward the class means that the model expects, as in
-    `-0.3,0.3`; `default`: seven from -0.3 to 0.3."""
+    """Loss, calibration and agreement after moving features by α toward the class means that the model expects, as in
+    `-0.3,0.3`. `default`: seven values from -0.3 to 0.3."""
     deciders: Annotated[bool, Shown(NUMBERS)] = False
-    """Count on how many tokens the output layer, the nearest class means and the logit lens of each layer agree."""
+    """Count the tokens on which the output layer, the nearest class mean and the logit lens of each layer agree."""
 
     min_count: Annotated[int, Field(ge=1), Shown(SAMPLE)] = 1
     """Keep only classes with at least this many samples."""
     per_class: Annotated[Count | None, Shown(SAMPLE)] = None
-    """Keep this many samples of every class, drawn from the seed; classes with fewer are left out."""
+    """Keep this many random samples of each class; classes with fewer are left out."""
     skip_positions: Annotated[int, Field(ge=0), Shown(SAMPLE)] = 1
-    """First positions of every block that are not samples at layers below the last."""
+    """Leave out this many positions at the start of each block, at layers below the last."""
     strict: Annotated[bool, Shown(SAMPLE)] = False
     """Refuse blocks that are longer than the context instead of cutting them."""
     seed: Annotated[int, Field(ge=0, le=MAX_SEED), Shown(SAMPLE)] = 0
-    """Seed of the sample, the null, the resamples and replaced inputs."""
+    """Seed of the sample, the shuffled labels, the resamples and the replaced inputs."""
 
     dtype: Annotated[DTYPES | None, Shown(RUNNING)] = None
     """Precision of the model. [default: as stored]"""
     load_in: Annotated[Literal["4bit", "8bit"] | None, Shown(RUNNING)] = None
-    """Round weights to fewer bits while loading them, with bitsandbytes."""
+    """Load the weights quantised to this many bits, with bitsandbytes."""
     batch: Annotated[Count | Literal["auto"], Shown(RUNNING, "N|auto")] = "auto"
-    """Blocks in a batch, or `auto`: as many as are useful and fit."""
+    """Blocks per batch. `auto`: as many as fit into memory and gain speed."""
     shard_classes: Annotated[bool, Shown(RUNNING)] = False
-    """With torchrun: spread class moments over the processes."""
+    """With torchrun: distribute class moments over the processes."""
     on: Annotated[str | None, Shown(hidden=True)] = None
     """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between. `measure` fills it in."""
 
@@ -216,11 +217,11 @@ class Options:
 @final
 @declared
 class Running:
-    """How a measurement is run, what text is made of `data`, and where results go; no number depends on it."""
+    """How a measurement runs, how `data` becomes a corpus, and where results go; no number depends on it."""
 
     out: Annotated[str | Path | None, Shown(metavar="FILE|DIR")] = None
-    """Write rows to a file: `.csv`, `.json` or `.parquet`. Or a folder, which gets a file for each result as soon as it
-    is finished; see `collapselab collect`."""
+    """A file for the results (`.csv`, `.json` or `.parquet`), or a folder that gets one file per result for
+    `collapselab collect`."""
     report_to: Annotated[str, Shown(RUNNING, "TRACKER")] = "none"
     """Log the results to a tracker: `tensorboard`, `wandb` or `trackio`."""
     device: Annotated[str, Shown(RUNNING)] = "auto"
@@ -231,29 +232,72 @@ class Running:
     state: Annotated[str | Path | None, Shown(RUNNING, "DIR")] = None
     """Where unfinished work and finished results are kept. [default: the user's cache]"""
     again: Annotated[bool, Shown(RUNNING)] = False
-    """Measure again what is measured already."""
+    """Measure again even if there is a result."""
     force: Annotated[bool, Shown(RUNNING)] = False
-    """Measure although the free memory seems too small."""
+    """Measure even if the estimated memory exceeds the free memory."""
     trust_code: Annotated[bool, Shown(RUNNING)] = False
-    """Run code that comes with the model. Read it first."""
+    """Run Python code that comes with the model. Read it first."""
     other_tokenizer: Annotated[bool, Shown(RUNNING)] = False
-    """Measure although the corpus has another tokenizer."""
+    """Measure even if the corpus has another tokenizer."""
     quiet: Annotated[bool, Shown(hidden=True)] = False
     """Show neither progress nor messages."""
     on: Annotated[tuple[str | Path, ...], BeforeValidator(_several), Shown(NUMBERS, "DIR")] = ()
-    """A further corpus, for the loss on it in bits per byte. Repeat it for several."""
+    """Another corpus on which to compute the loss in bits per byte. Repeat it for several."""
     block: Annotated[int | None, Field(ge=2), Shown(DATA)] = None
-    """Tokens of a block. [default: 512, or the smallest context of the models]"""
+    """Tokens per block. [default: 512, or the smallest context of the models]"""
     max_tokens: Annotated[Count | None, BeforeValidator(count), Shown(DATA, "N|all")] = None
     """Stop reading after this many tokens. [default: --tokens]"""
     chat: Annotated[Role | None, BeforeValidator(_role), Shown(DATA)] = None
-    """Write each text as a turn of the user, or of the assistant, in the model's chat template; all its tokens
-    count."""
+    """Format each text as a turn of this role in the model's chat template. All its tokens count."""
+
+
+@final
+@declared
+class SuiteOptions:
+    """How and where the missing runs of a suite are made; no number depends on it."""
+
+    jobs: Annotated[int, Shown(WHERE)] = 1
+    """Processes that run side by side and share the processors."""
+    launcher: Annotated[str, Shown(WHERE, "NAME")] = "local"
+    """`local`: on this machine. `slurm`: on a SLURM cluster. `ray`: on a Ray cluster."""
+    device: Annotated[str, Shown(WHERE)] = "auto"
+    """`auto`, `cpu`, `cuda`, `cuda:1`, `xpu` or `mps`."""
+    report_to: Annotated[str, Shown(WHERE, "TRACKER")] = "none"
+    """Log the runs to a tracker: `tensorboard`, `wandb` or `trackio`."""
+    retry_failed: Annotated[bool, Shown(CONTINUING)] = False
+    """Try failed runs again."""
+    accept_change: Annotated[bool, Shown(CONTINUING)] = False
+    """Continue in the same folder although the recipe has changed."""
+
+
+@final
+@declared
+class ClassChoice:
+    """Which classes `collapselab tokens` lists, and by what."""
+
+    sort: Annotated[str, Shown(metavar="METRIC")] = "cdnv"
+    """Column to sort by, such as `cdnv` or `loss`."""
+    top: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """Number of tokens at each end of the order."""
+    match: Annotated[str | None, Shown(metavar="REGEX")] = None
+    """List only tokens that contain this pattern, as in `'^ [A-Z]'`."""
+    like: Annotated[str | None, Shown(metavar="TOKEN")] = None
+    """List the classes nearest to this token, as in `" Lily"` or `#ID`."""
+    bins: Annotated[int | None, Shown(metavar="N")] = None
+    """Print medians over this many ranges of token frequency."""
+    compare: Annotated[str | None, Shown(metavar="OTHER")] = None
+    """List the largest changes from RESULT to this result of the same vocabulary."""
+    layer: Annotated[str, Shown(CLASSES)] = "last"
+    """`last`, or the number of a block."""
+    split: Annotated[Literal["train", "validation"], Shown(CLASSES)] = "train"
+    """Split from which the class means are taken."""
+    min_count: Annotated[int, Field(ge=1), Shown(CLASSES)] = 10
+    """Leave out classes with fewer samples."""
 
 
 @declared
 class Recipe:
-    """Everything that decides the bytes of a corpus besides its source.
+    """Everything that decides the bytes of a corpus, apart from its source.
 
     >>> from collapselab import Recipe
     >>> Recipe(tokenizer="bpe:1024").block
@@ -261,26 +305,26 @@ class Recipe:
     """
 
     tokenizer: str = "bpe:4096"
-    """A name on the hub, a folder, a .gguf file, `bpe:SIZE`, or `characters`. [default: bpe:4096; tinystories: gpt2;
+    """A name on the hub, a folder, a `.gguf` file, `bpe:SIZE` or `characters`. [default: bpe:4096; tinystories: gpt2;
     markov: words]"""
     block: Annotated[int, Field(ge=2)] = 512
-    """Tokens in a block. [default: 512; paper packing: 2048]"""
+    """Tokens per block. [default: 512; paper packing: 2048]"""
     packing: Literal["stream", "paper", "document"] = "stream"
-    """`stream`: documents with a mark between. `paper`: groups of 1,000 joined, as published. `document`: one document
-    a block, cut or padded."""
+    """`stream`: documents one after the other, with a separator token. `paper`: groups of 1,000 documents, as in the
+    paper. `document`: one document per block, cut or padded."""
     boundary: Annotated[Literal["auto", "end", "begin"], Shown(PACKING)] = "auto"
-    """The mark of a document in `stream` packing. `auto`: `begin` if the tokenizer begins texts so."""
+    """Separator token of `stream` packing. `auto`: `begin` if the tokenizer adds a begin token."""
     begin: Annotated[Literal["auto", "block", "document"], Shown(PACKING)] = "auto"
-    """Where `stream` packing puts begin tokens: at the start of every block, or only as `--boundary` says. `auto`: of
-    every block if the tokenizer writes one."""
+    """Where `stream` packing puts begin tokens: at the start of every block, or only as the separator. `auto`: of every
+    block if the tokenizer adds one."""
     id_type: Annotated[Literal["auto", "uint16", "uint32"], Shown(PACKING)] = "auto"
-    """Type of the stored token ids."""
+    """Integer type of the stored token ids."""
     validation_share: Annotated[float, Shown(SPLITS)] = 0.02
-    """Share of documents, or of one text, that is held out if the source has no validation split."""
+    """Share of the documents, or of a single text, to hold out if the source has no validation split."""
     seed: Annotated[int, Shown(SPLITS)] = 0
-    """Decides which documents are held out."""
+    """Seed of the choice of held-out documents."""
     max_tokens: Annotated[Count | None, BeforeValidator(count), Shown(READING, "N")] = None
-    """Stop reading when the training split has this many tokens, which also limits the validation split."""
+    """Stop reading when the training split has this many tokens. This limits the validation split too."""
 
 
 @declared
@@ -288,14 +332,14 @@ class Reading:
     """How documents are read from files and data sets."""
 
     text_column: Annotated[str, Shown(READING)] = "text"
-    """Column of JSON lines, Parquet and data sets."""
+    """Column of the text in JSON lines, Parquet and data sets."""
     separator: Annotated[str | None, Shown(READING)] = END_OF_TEXT
-    """The line between documents of a text file; '' for empty lines."""
+    """Line that separates the documents of a text file; '' for an empty line."""
     errors: Annotated[Literal["strict", "replace"], Shown(READING)] = "strict"
-    """`strict`, or `replace` to read on past bytes that are not UTF-8."""
+    """`strict` refuses bytes that are not UTF-8, `replace` replaces them."""
     max_document: Annotated[int, Field(ge=1), Shown(READING, "BYTES")] = 64_000_000
-    """The largest size of one document, in bytes of UTF-8."""
+    """Largest size of a document, in bytes of UTF-8."""
     split: Annotated[str | None, Shown(READING)] = None
     """Split of a data set of the hub. [default: train and validation]"""
     revision: Annotated[str | None, Shown(READING)] = None
-    """Revision of a data set of the hub. [default: the newest]"""
+    """Revision of a data set of the hub. [default: the latest]"""

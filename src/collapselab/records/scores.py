@@ -1,39 +1,58 @@
-"""Scores that the user brings: of benchmarks or anything else, joined to models by their names.
+"""Scores that the user brings, of benchmarks or anything else, joined to models by name.
 
-Read are a table of comma-separated values with a column `run` or `model` (and `checkpoint`, if it is not the last one)
-and a column for each score; a result file of lm-evaluation-harness, as it is; or a folder of such files. A score
-becomes an outcome, `score:NAME` where a good model has a high one and `cost:NAME` where it has a low one (losses,
-perplexities and the like, or what lm-evaluation-harness says). Scores are kept in `analysis/scores.csv`.
+Three forms can be read: a CSV with a column `run` or `model`, a column for each score and possibly `checkpoint` (else
+the score is that of the last one); a result file of lm-evaluation-harness; or a folder of such files. A score becomes
+an outcome: `score:NAME` if higher is better, and `cost:NAME` if lower is better (losses, perplexities and the like, or
+what lm-evaluation-harness says). Scores are stored in `analysis/scores.csv`.
 """
 
-import json
-import math
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from collapselab.disk import disk_errors, read_bytes
-from collapselab.errors import ConfigError, RunError
+from pydantic import BaseModel, ValidationError
+from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
+
+from collapselab.disk import first_error, read_bytes
+from collapselab.errors import ConfigError
 from collapselab.records.outcomes import COST, SCORE
-from collapselab.records.table import parse_table, shown, table_bytes
+from collapselab.records.table import Name, Number, Table, parse_table, row_type, shown
 from collapselab.records.tables import Run
 
-COLUMNS = ("run", "checkpoint", "outcome", "value")
-STORED = "scores.csv"
 NAMED = 5
 """Names that a message lists."""
 LOW_IS_GOOD = re.compile(r"loss|perplexity|ppl|bits_per_byte|bpb|brier|ece|error|nll|surprisal", re.IGNORECASE)
 NAME = re.compile(r"[^\s,='\"\\<>]{1,120}")
-MOST_BYTES = 1 << 28
+
+
+class Stored(TypedDict):
+    """One score of one checkpoint."""
+
+    run: Name
+    checkpoint: Name
+    outcome: Name
+    value: Number
+
+
+SCORES: Table[Stored] = Table("scores", Stored, key=("run", "checkpoint", "outcome"))
+STORED = SCORES.file
+
+
+class HarnessFile(BaseModel):
+    """A result file of lm-evaluation-harness, as far as it is read."""
+
+    results: dict[str, dict[str, Any]]
+    higher_is_better: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    model_name: str | None = None
 
 
 @final
 @dataclass(frozen=True)
 class Score:
-    """One number of one model, as a file names it."""
+    """One score of one model, under the name in its file."""
 
     name: str
     checkpoint: str | None
@@ -44,7 +63,7 @@ class Score:
 @final
 @dataclass(frozen=True)
 class JoinedScores:
-    """Scores by run, checkpoint and outcome, and the names on either side that match nothing on the other."""
+    """Scores by run, checkpoint and outcome, and the names on either side that have no match."""
 
     values: dict[tuple[str, str], dict[str, float]]
     unmatched: list[str]
@@ -52,7 +71,7 @@ class JoinedScores:
     """Runs without a score."""
 
     def report(self) -> list[str]:
-        """What was joined and what was not, in words."""
+        """Return sentences that say what was joined and what was not."""
         outcomes = sorted({outcome for scores in self.values.values() for outcome in scores})
         lines = [f"scores: {len(self.values):,} models have {', '.join(outcomes)}."]
         if self.unmatched:
@@ -63,7 +82,7 @@ class JoinedScores:
 
 
 def read_scores(path: str | Path) -> list[Score]:
-    """The scores of a file or folder; RunError or ConfigError names what is wrong in it."""
+    """Return the scores of a file or folder; RunError or ConfigError names what is wrong in it."""
     path = Path(path)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.json") if file.is_file())
@@ -76,10 +95,10 @@ def read_scores(path: str | Path) -> list[Score]:
 
 
 def join_scores(scores: Sequence[Score], runs: Iterable[Run]) -> JoinedScores:
-    """Scores by run and checkpoint: by the run's name, a path that ends in it, or run@checkpoint.
+    """Join scores to runs by the run's name, a path that ends in it, or run@checkpoint.
 
-    A score without a checkpoint is that of the run's last one. ConfigError where no score matches a run, or where two
-    numbers are given for the same.
+    A score without a checkpoint belongs to the run's last one. ConfigError if no score matches a run, or if two
+    different values are given for the same outcome.
     """
     runs = list(runs)
     known = {(run["run"], run["checkpoint"]) for run in runs}
@@ -92,33 +111,34 @@ def join_scores(scores: Sequence[Score], runs: Iterable[Run]) -> JoinedScores:
             unmatched[score.name if score.checkpoint is None else f"{score.name}@{score.checkpoint}"] = None
             continue
         if values.setdefault(place, {}).setdefault(score.outcome, score.value) != score.value:
-            raise ConfigError(f"scores: two numbers for {score.outcome} of {'@'.join(place)}. Leave one in.")
+            raise ConfigError(f"scores: two values for {score.outcome} of {'@'.join(place)}. Remove one of them.")
     if not values:
         raise ConfigError(
-            f"scores: none of {len(unmatched):,} names matches a run. They are {_some(unmatched)}; the runs are "
-            f"{_some(last)}. A name is that of a run, a path that ends in it, or run@checkpoint."
+            f"scores: none of {len(unmatched):,} names matches a run. The names are {_some(unmatched)}; the runs are "
+            f"{_some(last)}. Use the name of a run, a path that ends in it, or run@checkpoint."
         )
     scored = {run for run, _ in values}
     return JoinedScores(values, list(unmatched), [run for run in last if run not in scored])
 
 
 def scores_bytes(joined: JoinedScores) -> bytes:
-    """The file that keeps them."""
-    lines = [(*place, outcome, value) for place, own in sorted(joined.values.items()) for outcome, value in own.items()]
-    return table_bytes(COLUMNS, lines)
+    """Return the contents of the file that stores them."""
+    rows = [
+        Stored(run=run, checkpoint=checkpoint, outcome=outcome, value=value)
+        for (run, checkpoint), scores in sorted(joined.values.items())
+        for outcome, value in scores.items()
+    ]
+    return SCORES.content(rows, STORED)
 
 
 def with_scores(runs: Sequence[Run], stored: bytes | None) -> list[Run]:
-    """The rows of `runs.csv` with a column for each stored score."""
+    """Return the rows of `runs.csv` with a column for each stored score."""
     if stored is None:
         return list(runs)
-    header, lines = parse_table(stored, STORED)
-    if tuple(header) != COLUMNS:
-        raise RunError(f"{STORED}: its columns are {', '.join(header)}. Run `analyze --scores FILE` again.")
     by_model: dict[tuple[str, str], dict[str, float]] = {}
-    for number, (run, checkpoint, outcome, value) in lines:
-        by_model.setdefault((run, checkpoint), {})[outcome] = _number(value, f"{STORED}, line {number}")
-    blank = dict.fromkeys(sorted({name for own in by_model.values() for name in own}))
+    for row in SCORES.parse(stored, STORED):
+        by_model.setdefault((row["run"], row["checkpoint"]), {})[row["outcome"]] = row["value"]
+    blank = dict.fromkeys(sorted({name for scores in by_model.values() for name in scores}))
     return [{**run, **blank, **by_model.get((run["run"], run["checkpoint"]), {})} for run in runs]  # type: ignore[typeddict-item]
 
 
@@ -136,89 +156,64 @@ def _place(score: Score, last: dict[str, Run], known: set[tuple[str, str]]) -> t
 
 
 def _table_scores(path: Path) -> list[Score]:
-    header, lines = parse_table(read_bytes(path), path)
-    key = next((name for name in ("run", "model") if name in header), None)
-    columns = [name for name in header if name not in ("run", "model", "checkpoint")]
-    if key is None or not columns:
-        raise ConfigError(
-            f"{path}: its columns are {', '.join(header)[:200]}. It needs `run` or `model`, and one for each score."
-        )
-    names = {column: score_outcome(column) for column in columns}
-    scores = []
-    for number, line in lines:
-        cells = dict(zip(header, line, strict=True))
-        for column, outcome in names.items():
-            if cells[column].strip():
-                value = _number(cells[column], f"{path}, line {number}, {column}")
-                scores.append(Score(cells[key], cells.get("checkpoint") or None, outcome, value))
-    return scores
+    header = parse_table(read_bytes(path), path)[0]
+    key = "run" if "run" in header else "model"
+    names = {name: score_outcome(name) for name in header if name not in ("run", "model", "checkpoint")}
+    if key not in header or not names:
+        raise ConfigError(f"{path}: needs a column `run` or `model` and one for each score, got {shown(header)}.")
+    of_model = tuple(name for name in ("run", "model", "checkpoint") if name in header)
+    row = row_type({name: Name if name == key else Name | None for name in of_model})
+    table: Table[Any] = Table("scores", row, key=of_model, further=key, further_type=lambda _: Number)
+    return [
+        Score(cells[key], cells.get("checkpoint"), outcome, cells[name])
+        for cells in table.read(path)
+        for name, outcome in names.items()
+        if cells[name] is not None
+    ]
 
 
 def _harness_scores(path: Path) -> list[Score]:
-    """The numbers of every task; a group's and a task's alike, standard errors left out."""
-    with disk_errors(path, reading=True):
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: larger than {MOST_BYTES >> 20} MiB; result files are not.")
-        content = path.read_bytes()
+    """Read the values of all tasks and groups, without standard errors."""
     try:
-        document = json.loads(content)
-        tasks = document["results"].items()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not a result file of lm-evaluation-harness: no `results` in it.") from error
-    name, directions, scores = _model_of(document, path), document.get("higher_is_better"), []
-    for task, numbers in tasks:
-        known = directions.get(task) if isinstance(directions, dict) else None
-        for key, value in numbers.items() if isinstance(numbers, dict) else ():
+        document = HarnessFile.model_validate_json(read_bytes(path))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: not a result file of lm-evaluation-harness ({first_error(error)}).") from error
+    name, scores = _model_of(document, path), []
+    for task, values in document.results.items():
+        directions = (document.higher_is_better or {}).get(task)
+        for key, value in values.items():
             metric, _, kind = key.partition(",")
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or metric.endswith(("_stderr", "sample_len"))
-            ):
-                continue
-            high = known.get(metric) if isinstance(known, dict) else None
-            label = f"{task}/{metric}" + (f"/{kind}" if kind not in ("", "none") else "")
-            if abs(value) <= sys.float_info.max:  # nan, infinity, 400 digits are no scores
-                high = high if isinstance(high, bool) else None
+            is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e308
+            if is_number and not metric.endswith(("_stderr", "sample_len")):
+                high = directions.get(metric) if isinstance(directions, dict) else None
+                label = f"{task}/{metric}" + (f"/{kind}" if kind not in ("", "none") else "")
                 scores.append(Score(name, None, score_outcome(label, high=high), float(value)))
     return scores
 
 
-def _model_of(document: dict[str, Any], path: Path) -> str:
-    config = document.get("config")
-    arguments = config.get("model_args") if isinstance(config, dict) else None
+def _model_of(document: HarnessFile, path: Path) -> str:
+    arguments = (document.config or {}).get("model_args") or {}
     if isinstance(arguments, str):
         arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
-    pretrained = arguments.get("pretrained") if isinstance(arguments, dict) else None
-    for name in (pretrained, document.get("model_name")):
-        if isinstance(name, str) and name:
-            return name
-    raise ConfigError(f"{path}: does not say which model it is of (`config.model_args.pretrained`, `model_name`).")
+    name = arguments.get("pretrained") or document.model_name
+    if not name:
+        raise ConfigError(f"{path}: does not name its model (`config.model_args.pretrained` or `model_name`).")
+    return str(name)
 
 
 def score_outcome(label: str, *, high: bool | None = None) -> str:
-    """`score:LABEL` or `cost:LABEL`; `high` says whether a high one is good, where it is known."""
+    """Return `score:LABEL` or `cost:LABEL`; `high` says whether higher is better, if that is known."""
     label = label.strip().replace(" ", "_")
     is_whole = label.startswith((SCORE, COST))
     name = label.partition(":")[2] if is_whole else label
     if not NAME.fullmatch(name) or not name.isprintable():
         raise ConfigError(
-            f"scores: {shown(label)} is not a name of a score: no spaces, commas, quotes or any of = < > \\ in it."
+            f"scores: {shown(label)} is not a valid name: spaces, commas, quotes and any of = < > \\ are not allowed."
         )
     if is_whole:
         return label
     good = not LOW_IS_GOOD.search(label) if high is None else high
     return f"{SCORE if good else COST}{label}"
-
-
-def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise RunError(f"{where}: {shown(text)} is not a number. Leave it empty where there is none.")
-    return value
 
 
 def _some(names: Iterable[str]) -> str:
