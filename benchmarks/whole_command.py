@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--also", action="append", default=[], metavar="NAME=SRC")
     args = parser.parse_args()
     model, corpus, tokens = str(args.model), str(args.corpus), str(args.tokens)
-    words = ["-m", "collapselab", "measure", model, "--corpus", corpus, "--tokens", tokens, "--quiet"]
+    words = ["-m", "collapselab", "measure", model, "--corpus", corpus, "--tokens", tokens, "--quiet", "--again"]
     sources = {"collapselab": None, **dict(also.split("=", 1) for also in args.also)}
     seconds: dict[str, list[float]] = {name: [] for name in ("bare", *sources)}
     for _ in range(args.turns):

@@ -25,6 +25,7 @@ from collapselab.measurement.result import named_corpora
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
+from collapselab.models.taps import bare_model
 from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import STATE, open_result_folder, out_folder
@@ -139,7 +140,7 @@ def _function_or_model(
 
 def _sources(model: Model | Sequence[str | Path]) -> Sequence[ModelSource | nn.Module]:
     if isinstance(model, nn.Module):
-        return [model]
+        return [bare_model(model)]  # a wrapper would call other processes, or compile for every kind of batch
     if isinstance(model, Checkpoint):
         return [checkpoint_model(model)]
     return find_models([str(name) for name in ([model] if isinstance(model, str | Path) else model)])
@@ -147,15 +148,23 @@ def _sources(model: Model | Sequence[str | Path]) -> Sequence[ModelSource | nn.M
 
 @contextmanager
 def _in_evaluation(source: ModelSource | nn.Module) -> Iterator[None]:
-    """Turn dropout off in a loaded model meanwhile."""
+    """Meanwhile turn off dropout in a loaded model, and the mixed precision that accelerate puts around its forward.
+
+    In mixed precision the logits would be those of rounded weights, which differ from its output layer's.
+    """
     if isinstance(source, ModelSource):
         yield
         return
-    was_training = source.training
+    was_training, forward = source.training, source.__dict__.get("forward")
+    original = getattr(source, "_original_forward", None)
     try:
         source.eval()
+        if original is not None and forward is not None:
+            source.forward = original
         yield
     finally:
+        if original is not None and forward is not None:
+            source.forward = forward
         source.train(was_training)
 
 

@@ -27,7 +27,7 @@ from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
 from collapselab.models.function_model import FunctionModel
-from collapselab.models.taps import bare_model
+from collapselab.models.taps import TENSOR_PARALLEL, bare_model, sharded_by
 from collapselab.models.weight_files import StoredWeights, quantised_as
 from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.measurement import Result
@@ -106,6 +106,11 @@ def _open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedM
     parameter, options, device = next(module.parameters(), None), request.options, request.running.device
     if parameter is None:
         raise ConfigError(f"{type(module).__name__}: has no parameters; a causal language model is needed.")
+    if (kind := sharded_by(module)) not in (None, TENSOR_PARALLEL):
+        raise ConfigError(
+            f"{type(module).__name__}: {kind} spreads its weights over processes; measuring needs all of them in one. "
+            "Save a whole checkpoint and measure that."
+        )
     if device != "auto" and parameter.device.type != device.split(":")[0]:
         raise ConfigError(f"device is {device}, but the model is on {parameter.device}. Move it first.")
     if options.load_in is not None:

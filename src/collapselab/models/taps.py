@@ -36,6 +36,8 @@ ROUNDINGS = 4
 SUM_ROUNDINGS = 16
 """How far two orders of summing one product may differ, in units of float32, which all kernels sum in at least."""
 
+TENSOR_PARALLEL = "tensor parallelism (DTensor)"
+
 
 @dataclass(frozen=True)
 class OutputLayer:
@@ -141,6 +143,15 @@ def bare_model(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def sharded_by(model: nn.Module) -> str | None:
+    """What spreads the weights over processes, such as "FSDP2"; None where each process has all of them."""
+    kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
+    kinds |= {type(part).__name__ for p in model.parameters() for part in (p, p.data)}
+    kinds |= {"ds_id"} if any(hasattr(p, "ds_id") for p in model.parameters()) else set()
+    names = {"FullyShardedDataParallel": "FSDP", "FSDPModule": "FSDP2", "ds_id": "DeepSpeed ZeRO-3"}
+    return next((name for kind, name in {**names, "DTensor": TENSOR_PARALLEL}.items() if kind in kinds), None)
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -18,6 +18,7 @@ from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
 from collapselab.measurement.model_corpus import Data, Text, model_corpus, opened_texts, saved_tokenizer
 from collapselab.measurement.report_to import PREFIX, logged
+from collapselab.models.taps import bare_model, sharded_by
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options, Running
 from collapselab.records.profile import HEADLINE_METRICS
@@ -59,7 +60,7 @@ class Watch:
     def values(self, model: nn.Module, step: int) -> dict[str, float]:
         """Measure the model at this step; return what is logged."""
         start = time.perf_counter()
-        self.text = model_corpus(model, self.text, Running(quiet=True))  # built once
+        self.text = model_corpus(bare_model(model), self.text, Running(quiet=True))  # built once
         devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices):
             result = measure(model, self.text, quiet=True, options=self.options)
@@ -118,13 +119,8 @@ def check_not_sharded(model: nn.Module, *, what: str) -> None:
 
     The first process would never get the parts of the others, which do not take part in a measurement.
     """
-    kinds = {type(part).__name__ for p in model.parameters() for part in (p, p.data)}
-    kinds |= {type(module).__name__ for module in model.modules()}
-    names = {"FullyShardedDataParallel": "FSDP", "DTensor": "FSDP2 or tensor parallelism (DTensor)"}
-    found = [name for kind, name in names.items() if kind in kinds]
-    found += ["DeepSpeed ZeRO-3"] if any(hasattr(p, "ds_id") for p in model.parameters()) else []
-    if found:
+    if (kind := sharded_by(model)) is not None:
         raise ConfigError(
-            f"{what}: the model is trained with {found[0]}, which spreads its weights over processes; measuring needs "
+            f"{what}: the model is trained with {kind}, which spreads its weights over processes; measuring needs "
             "all of them in one. Save checkpoints and measure these, or train with DistributedDataParallel or ZeRO-2."
         )
