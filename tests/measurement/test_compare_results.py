@@ -37,11 +37,10 @@ def test_numbers_that_are_the_same_are_not_shown_as_differences(tmp_path: Path) 
     assert [row.model for row in found.differing] == ["r4", "r1", "r2"]
     (tmp_path / "a.json").write_text(results(0.1, 0.4).to_json())
     (tmp_path / "b.json").write_text(results(0.1, 0.5).to_json())
-    assert shown(tmp_path / "a.json", tmp_path / "a.json") == "2 numbers compared, 2 of them equal to the last bit.\n"
-    table, _, counts = shown(tmp_path / "a.json", tmp_path / "b.json").rstrip().rpartition("\n")
+    assert "cdnv" not in shown(tmp_path / "a.json", tmp_path / "a.json")
+    table = shown(tmp_path / "a.json", tmp_path / "b.json")
     assert [words.split() for words in table.splitlines() if "0.5" in words] == [["cdnv", "0.4", "0.5", "20", "%"]]
     assert "r0" not in table
-    assert counts == "2 numbers compared, 1 of them equal to the last bit."
 
 
 def shown(*arguments: Path) -> str:

@@ -59,7 +59,7 @@ def tokens(
     table = classes.token_table(stored.result, **place)
     metric, notes = table.metric(choice.sort), []
     if table.left_out:
-        notes.append(f"{table.left_out:,} classes with fewer than {choice.min_count} samples are left out.")
+        notes.append(f"Classes with fewer than {choice.min_count} samples are left out: {table.left_out:,}.")
     if choice.like is not None:
         shown = _nearest(stored, table, choice.like, choice, notes)
     elif choice.bins is not None:
@@ -142,11 +142,13 @@ def _drawn(title: str, frame: "pd.DataFrame", metric: str) -> Table:
     for name in frame.columns:
         is_text = name in ("text", "kind", "nearest_text", "same_kind")
         style = "bold" if name == "text" else "green" if name == metric else ""
-        title = names.get(name, name)
-        width = None if is_text else len(title)  # names of metrics are never cut
-        table.add_column(title, justify="left" if is_text else "right", style=style, no_wrap=is_text, min_width=width)
+        # On a narrow terminal the columns that may wrap shrink first: texts, never numbers and names of metrics.
+        table.add_column(
+            names.get(name, name), justify="left" if is_text else "right", style=style, no_wrap=not is_text
+        )
     for row in frame.itertuples(index=False):
-        table.add_row(*(Text(_cell(name, value)) for name, value in zip(frame.columns, row, strict=True)))
+        cells = (_cell(name, value) for name, value in zip(frame.columns, row, strict=True))
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     if frame.empty:
         table.add_row(Text("none"))
     return table

@@ -80,12 +80,12 @@ def opened_texts(
     if not corpora or data is not None:
         found = "both" if corpora else "neither"
         raise ConfigError(
-            "measure: needs text, as --data SOURCE (such as tinystories) or as --corpus DIR, a corpus that is built; "
-            f"found {found}."
+            "measure needs either --data SOURCE (text, such as tinystories) or --corpus DIR (a corpus that was built), "
+            f"got {found}."
         )
     given = {"chat": running.chat, "block": running.block, "tokenizer": tokenizer}
     if unused := [name for name, value in given.items() if value is not None]:
-        raise ConfigError(f"{unused[0]}: is for --data; a corpus that is built has its own.")
+        raise ConfigError(f"{unused[0]} needs --data; a corpus that was built has its own.")
     return [item if isinstance(item, Corpus) else Corpus(item) for item in corpora]
 
 

@@ -25,8 +25,8 @@ MOST_COLUMNS = 5
 WIDE, BAR, SPARKS = 118, 12, "▁▂▃▄▅▆▇█"
 """Columns of a terminal that has room for a sentence beside each bar, and the length of the bar."""
 NEXT = (
-    "Next: --full prints every number; --classes --out r.json, then collapselab tokens r.json: which tokens; "
-    "collapselab report r.json: a page."
+    "Next: --full prints all values. After --classes --out r.json, `collapselab tokens r.json` lists the tokens and "
+    "`collapselab report r.json` draws a page."
 )
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
@@ -192,7 +192,9 @@ def sweep_table(results: Results) -> Table:
         rows.append([escape(_short(result) if are_told_apart else result.name), *corpus, *map(_number, values)])
     text = ["model", *(["corpus"] if corpora else [])]
     table = _table(*text, *titles.values(), *names, rows=rows, text_columns=len(text))
-    table.columns[0].no_wrap, table.columns[0].overflow = True, "fold"
+    table.columns[0].no_wrap = True
+    for column in table.columns:
+        column.overflow = "fold"  # names of metrics are broken, never cut
     return table
 
 

@@ -10,7 +10,7 @@ from collapselab.records.tables import Row
 @final
 @dataclass(frozen=True)
 class Headline:
-    """The metric that stands for a property, the value that a collapsed model has, and what the value means."""
+    """The metric that represents a property, its value in a collapsed model, and a sentence about it."""
 
     code: str
     metric: str
@@ -18,17 +18,17 @@ class Headline:
     words: str
     """A sentence; `{value}` is the value, `{percent}` the same in percent."""
     alternatives: tuple[str, ...] = ()
-    """Metrics of the same property whose range is shown where they disagree."""
+    """Other metrics of the property; their range is shown if they disagree."""
 
 
 HEADLINES = (
     Headline("NC1", "within_share", 0, "{percent} of the variance is within classes (next tokens).", ("vci",)),
-    Headline("NC2 norms", "norm_cv", 0, "Lengths of class means differ by {percent} of their mean."),
-    Headline("NC2 angles", "cosine_error", 0, "Cosines of class means are {value} from a simplex’s."),
-    Headline("GNC2", "logdist_std", 0, "Log distances between class means vary by {value}."),
-    Headline("NC3", "duality_cos_mean", 1, "A class mean and its output row have a cosine of {value}."),
-    Headline("UNC3", "duality_cos_std", 0, "That cosine varies by {value} from class to class."),
-    Headline("NC4", "agreement", 1, "The nearest class mean decides {percent} of tokens like the model."),
+    Headline("NC2 norms", "norm_cv", 0, "The norms of class means vary by {percent} of their average."),
+    Headline("NC2 angles", "cosine_error", 0, "Cosines between class means differ from a simplex by {value}."),
+    Headline("GNC2", "logdist_std", 0, "Log distances between class means have a spread of {value}."),
+    Headline("NC3", "duality_cos_mean", 1, "Class mean and output-layer row have a cosine of {value}."),
+    Headline("UNC3", "duality_cos_std", 0, "Across classes, this cosine has a spread of {value}."),
+    Headline("NC4", "agreement", 1, "The nearest class mean agrees with the model on {percent} of tokens."),
 )
 
 
@@ -44,10 +44,10 @@ class Bar:
     value: float
     null: float | None
     share: float | None
-    """How far from null (0) to ideal (1) the value is; beyond an end it is that end."""
+    """Position of the value between null (0) and ideal (1), clipped to this range."""
     low: float | None = None
     high: float | None = None
-    """The range over the metrics of the property, where they disagree."""
+    """Range of the share over the metrics of the property, if they disagree."""
 
     @property
     def sentence(self) -> str:
@@ -55,7 +55,7 @@ class Bar:
 
     @property
     def standing(self) -> str:
-        """Where it is on the bar, in words."""
+        """The position on the bar in words."""
         if self.share is None or self.null is None:
             return "no null was measured"
         if self.share == 0:
@@ -66,7 +66,7 @@ class Bar:
 
 
 def profile(rows: Iterable[Row]) -> list[Bar]:
-    """The bars of one model from its rows; properties that were not measured are left out."""
+    """Return the bars of one model from its rows, without properties that were not measured."""
     last = {row.metric: row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")}
     bars = []
     for headline in HEADLINES:

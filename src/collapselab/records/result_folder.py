@@ -3,9 +3,9 @@
     pythia/EleutherAI--pythia-70m@step1000.0123456789abcdef.json    named after the model, and a hash of what is asked
     pythia/.state/                                                  sums of what is not finished
 
-Each result is one file for a model and a corpus, written as soon as it is measured. The same command finds its files
-again by their names; whether each is what was asked, the facts inside say. `find_results` reads those of a folder, a
-file, a run, a checkpoint, a suite or the user's cache.
+There is one file per model and corpus, written as soon as it is measured. The same command finds its files by name
+and checks the facts inside. `find_results` reads those of a folder, a file, a run, a checkpoint, a suite or the user's
+cache.
 """
 
 import re
@@ -31,9 +31,9 @@ OTHERS = {"config.json": "a model", "run.json": "a run", "corpus.json": "a corpu
 
 
 def out_folder(out: str | Path | None) -> Path | None:
-    """The folder that `out` means; None if it names a file. A folder exists, ends with a slash, or has no suffix.
+    """Return the folder that `out` names: it exists, ends with a slash or has no suffix. None if `out` names a file.
 
-    A name that ends like a table is a file, even where a folder of that name is in its place.
+    A name with the suffix of a table is a file, even if there is a folder of that name.
     """
     if out is None:
         return None
@@ -44,24 +44,24 @@ def out_folder(out: str | Path | None) -> Path | None:
 
 
 def open_result_folder(folder: Path) -> None:
-    """Make the folder; ConfigError if it is that of something else, DiskError if nothing can be written there."""
+    """Make the folder; ConfigError if it holds something else, DiskError if it is not writable."""
     for name, what in OTHERS.items():
         if (folder / name).exists():
-            raise ConfigError(f"{folder}: the folder of {what}; results need one of their own. Name another.")
+            raise ConfigError(f"{folder}: this is the folder of {what}. Choose another folder for the results.")
     with disk_errors(folder):
         make_folder(folder)
     check_writable(folder / "result.json")
 
 
 def result_file(folder: str | Path, model: str, digest: str) -> Path:
-    """The file of a model's result; of a path the last two names, which is what tells checkpoints apart."""
+    """Return the file of a model's result, named after the last two parts of its path to tell checkpoints apart."""
     parts = [part for part in Path(model).parts if part not in ("/", ".", "..")]
     name = re.sub(r"[^\w.@+=-]", "_", "--".join(parts[-2:])).lstrip(".") or "model"
     return Path(folder) / f"{name[-LONGEST:]}.{digest}.json"
 
 
 def result_files(folder: str | Path) -> list[Path]:
-    """The results in a folder that `measure` wrote, in the order of their names."""
+    """Return the results in a folder that `measure` wrote, sorted by name."""
     return sorted(path for path in Path(folder).glob("*.json") if FILE.fullmatch(path.name))
 
 
@@ -88,9 +88,9 @@ class StoredResult:
 
 
 def kept_moments(stored: StoredResult, *, cache: str | Path | None = None) -> Path | None:
-    """The file of the class moments of its last layer: beside it, or where `measure` kept the same measurement.
+    """Return the file of the class moments of its last layer: beside it, or with a copy of the same measurement.
 
-    A file that `measure --out` wrote has none beside it: they are with the run, or with the model in the user's cache.
+    A file written by `measure --out` has no moments beside it; they are in the folder of the run or the user's cache.
     """
     if stored.moments is not None:
         return stored.moments
@@ -105,23 +105,23 @@ def kept_moments(stored: StoredResult, *, cache: str | Path | None = None) -> Pa
 
 
 def layer_file(moments: Path, layer: str) -> Path:
-    """The file of the class moments of a layer, beside those of the last."""
+    """Return the file of the class moments of a layer, beside that of the last layer."""
     return moments if layer == "last" else moments.with_name(f"{moments.stem}.layer-{layer}{moments.suffix}")
 
 
 MOMENTS_OF = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
-"""What class moments say of themselves, besides their layer: the facts that identify their measurement."""
+"""The facts of a measurement that are stored with class moments, in addition to their layer."""
 
 
 def moments_identity(facts: Mapping[str, object], layer: str = "last") -> dict[str, object]:
-    """Return what the class moments of a layer say of themselves, from the facts of their measurement."""
+    """Return what is stored with the class moments of a layer to identify them."""
     return {name: facts[name] for name in MOMENTS_OF if name in facts} | {"layer": layer}
 
 
 def load_moments(path: Path, expected: Mapping[str, object]) -> "ClassMoments":
-    """Read class moments; DamagedError if the file is damaged, or is that of another measurement or layer.
+    """Read class moments; DamagedError if the file is damaged or belongs to another measurement or layer.
 
-    Files of earlier versions do not say what they are of.
+    Files of earlier versions do not identify their measurement.
     """
     from collapselab.core.moments import ClassMoments
     from collapselab.core.storage import load_tensors
@@ -133,26 +133,26 @@ def load_moments(path: Path, expected: Mapping[str, object]) -> "ClassMoments":
     about = facts.get("about")
     for name, value in expected.items():
         if isinstance(about, dict) and about.get(name) != value:
-            what = f"class moments with {name} {about.get(name)!r}, not {value!r}"
+            what = f"class moments with {name} {about.get(name)!r} instead of {value!r}"
             raise DamagedError(f"{path}: {what}; the file was moved or replaced. Measure again.")
     return ClassMoments.from_tensors(tensors, facts)
 
 
 def load_results(path: str | Path, *, cache: str | Path | None = None) -> Results:
-    """The finished measurements of a file that `measure` wrote, or of a folder: of results, a run, a suite, a model.
+    """Load the finished measurements of a file written by `measure`, a folder of results, a run, a suite or a model.
 
     >>> from collapselab import load_results
     >>> load_results("runs/small")
     Results(2 measured: 'small, checkpoint 0', 'small, checkpoint 1')
 
-    Those of models that are no runs are in the folder `cache`, the `state` that they were measured with; by default
-    the one that the command line uses.
+    Measurements of models that are not runs are looked up in `cache`, the `state` that they were measured with; the
+    default is that of the command line.
     """
     return Results([stored.result for stored in find_results(path, cache=cache)])
 
 
 def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[StoredResult]:
-    """As `load_results`, with the files; RunError if there is none."""
+    """Return the results that `load_results` finds, with their files; RunError if there is none."""
     path = Path(path)
     if (path / MEASUREMENTS).is_file():
         path = path / MEASUREMENTS
@@ -161,18 +161,18 @@ def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[S
     results = [StoredResult(Result.load(file), file) for file in _files_of(path)]
     for result, file in ((stored.result, stored.path) for stored in results if FILE.fullmatch(stored.path.name)):
         if file.name != result_file(path, result.name or "model", file.name.split(".")[-2]).name:
-            raise DamagedError(f"{file}: holds the measurement of {result.name}. Delete it, and measure again.")
+            raise DamagedError(f"{file}: holds the measurement of {result.name}. Delete it and measure again.")
     if not results:
         results = _in_cache(path, Path(cache) if cache else user_cache("measure"))
     if not results:
-        what = "nothing that was measured" if path.exists() else "no such file or folder, nor a model that was measured"
-        raise RunError(f"{path}: {what}. Measure it: collapselab measure {path} --corpus DIR --classes")
+        what = "no measurement found" if path.exists() else "no such file, folder or measured model"
+        raise RunError(f"{path}: {what}. Measure a model first: collapselab measure MODEL --data SOURCE --classes")
     return results
 
 
 def _in_file(path: Path) -> list[StoredResult]:
     if path.suffix != ".json":
-        raise RunError(f"{path}: not a measurement; a .json file that `collapselab measure --out` wrote is needed.")
+        raise RunError(f"{path}: not a measurement. Name a .json file written by `collapselab measure --out`.")
     parts = read_document(path, unchecked=True).get("results")
     if not isinstance(parts, list):
         return [StoredResult(Result.load(path), path)]
@@ -181,7 +181,7 @@ def _in_file(path: Path) -> list[StoredResult]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The measurements of a run, a checkpoint or all runs of a suite, or those in a folder of results."""
+    """Return the measurements of a run, a checkpoint, all runs of a suite, or a folder of results."""
     if (path / "run.json").is_file():
         checkpoints = RunFolder(path).checkpoints()
     elif (checkpoint := checkpoint_at(path)) is not None:
@@ -198,7 +198,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _in_cache(path: Path, cache: Path) -> list[StoredResult]:
-    """The measurements of a model of this name or in this folder, the latest last."""
+    """Return the measurements of a model with this name or in this folder, the latest last."""
     files = sorted((cache / FINISHED).glob("*.json"), key=lambda file: file.stat().st_mtime)
     results = []
     for file in files:
