@@ -40,7 +40,7 @@ QUESTIONS = {
         metrics=(*NC1, *OTHERS, "ncc_accuracy"), checkpoints=True, null=True,
     ),
     "scale": Question(
-        "Width and depth", ("width", "depth"), ("collapse", "width_lines", "loss_and_scale"),
+        "Width and depth", ("width", "depth"), ("collapse", "width_lines"),
         metrics=(*NC1, "logdist_uncentred_cv", "duality_cos_mean", "duality_cos_cv", "agreement", "lognorm_mean"),
         published=ALL,
     ),

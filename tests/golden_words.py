@@ -9,10 +9,12 @@ part of the repository is left out where the table is missing.
 
 import argparse
 import difflib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,9 @@ from collapselab.analysis.words import short_summary
 from collapselab.records.published import import_published
 from collapselab.records.tables import RESULTS, RUNS, Run
 from golden_cli import CLI_CASES
+from collapselab.report.report import report
+from report.measured import measure_models, result_of
+from report.suites import write_suite
 
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
@@ -91,6 +96,64 @@ def planted_words(folder: Path, runs: list[Run], metrics: Mapping[str, list[floa
     return summary_words(analyze(folder, permutations=PERMUTATIONS))
 
 
+class PageWords(HTMLParser):
+    """The sentences of a page, one a line, with # for every number; without the contents of tables."""
+
+    SKIPPED = frozenset({"script", "style", "td", "th", "option", "dd", "pre"})
+    BLOCKS = frozenset({"h1", "h2", "h3", "h4", "p", "li", "dt", "summary", "div", "button", "label", "a", "small"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.lines, self._open = [""], [""]
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag in self.SKIPPED:
+            self._open.append(tag)
+        if tag in self.BLOCKS:
+            self.lines.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._open[-1]:
+            self._open.pop()
+        if tag in self.BLOCKS:
+            self.lines.append("")
+
+    def handle_data(self, data: str) -> None:
+        if len(self._open) == 1:
+            self.lines[-1] += data
+
+    def words(self) -> str:
+        lines = (re.sub(r"(?<!\w)[-+−]?\d+([.,]\d+)*", "#", " ".join(line.split())) for line in self.lines)
+        return "\n".join(dict.fromkeys(line for line in lines if re.search(r"[A-Za-z]", line))) + "\n"
+
+
+def page_words(source: Path) -> str:
+    """Return the sentences of the page about these results."""
+    return PageWords(report(source).page.read_text("utf-8")).words()
+
+
+def of_model_page(folder: Path) -> str:
+    return page_words(result_of(measure_models(folder), 16))
+
+
+def of_models_page(folder: Path) -> str:
+    return page_words(measure_models(folder))
+
+
+def of_suite_page(folder: Path) -> str:
+    """Return the sentences of the page about a suite of sizes and seeds."""
+    analyze(write_suite(folder / "suite", widths=(32, 64), depths=(1, 2), seeds=7), permutations=PERMUTATIONS)
+    return page_words(folder / "suite")
+
+
+def of_arms_page(folder: Path) -> str:
+    """Return the sentences of the page about planted interventions."""
+    runs, metrics = arms_runs(ARMS, seeds=8, rng=np.random.default_rng(3))
+    planted_words(folder / "arms", runs, metrics)
+    return page_words(folder / "arms")
+
+
 def summary_words(analysis: Analysis) -> str:
     """Return the short summary, then every sentence by topic."""
     short = [f"- {sentence.text}" for sentence in short_summary(analysis.sentences)]
@@ -107,6 +170,10 @@ CASES: dict[str, Callable[[Path], str]] = {
     "summary-planted-arms": of_planted_arms,
     "summary-planted-seeds": of_planted_seeds,
     **CLI_CASES,
+    "page-model": of_model_page,
+    "page-models": of_models_page,
+    "page-suite": of_suite_page,
+    "page-arms": of_arms_page,
 }
 """The function of each case, by the name of its file in tests/golden."""
 NEEDS = {"summary-published": PUBLISHED}

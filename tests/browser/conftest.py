@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import golden_words
 from collapselab.analysis.analyze import analyze
 from collapselab.report.report import report
 from report.measured import measure_models, result_of
@@ -41,6 +42,25 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def page(suite: Path) -> Path:
     return report(suite).page
+
+
+@pytest.fixture(scope="session")
+def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 runs of 30 sizes at five strengths of weight decay, each measured at four checkpoints."""
+    folder = write_suite(
+        tmp_path_factory.mktemp("suites") / "three-hundred",
+        widths=(64, 128, 256, 512, 768, 1024), depths=(1, 2, 4, 8, 12), decays=(0.0, 0.1, 0.2, 0.3, 0.4), seeds=151,
+    )  # fmt: skip
+    analyze(folder, permutations=99)
+    return report(folder).page
+
+
+@pytest.fixture(scope="session")
+def arms_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Interventions, whose tables have the longest names."""
+    folder = tmp_path_factory.mktemp("arms")
+    golden_words.of_planted_arms(folder)
+    return report(folder).page
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The seven lines of a result: headline values between null and ideal."""
 
 from collapselab.core.catalogue import METRICS
-from collapselab.records.profile import HEADLINES, profile
+from collapselab.records.profile import HEADLINES, profile, verdict
 from collapselab.records.tables import Row
 
 
@@ -34,3 +34,13 @@ def test_a_range_is_shown_where_metrics_disagree() -> None:
 def test_every_headline_is_a_metric_with_a_direction_and_no_value_is_left_out() -> None:
     assert [METRICS[headline.metric].direction for headline in HEADLINES] == ["falls"] * 4 + ["rises", "falls", "rises"]
     assert profile([row("agreement", None, 0.1)]) == []
+
+
+def test_a_verdict_counts_the_properties_nearer_to_collapse_than_to_shuffled_labels() -> None:
+    """One property alone is no collapse: a random model's norms can be half of the way, by the noise of rare classes."""
+    near, far = row("norm_cv", 0.5, 1.15), row("agreement", 0.001, 0.0)
+    angles, duality = row("cosine_error", 0.17, 0.13), row("duality_cos_mean", 0.6, 0.0)
+    assert verdict(profile([near, far, angles])).startswith("Not collapsed: 1 of 3")
+    assert verdict(profile([near, far, duality])).startswith("Partly collapsed: 2 of 3")
+    assert verdict(profile([near, duality])).startswith("Collapsed: 2 of 2")
+    assert verdict(profile([far])).startswith("Not collapsed: none of 1")

@@ -1,12 +1,14 @@
 """Percentiles among reference models, and when there are none."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from collapselab.records import references
 from collapselab.records.profile import HEADLINE_METRICS
-from collapselab.records.references import PRETRAINED, Reference, compare_with_references
+from collapselab.records.references import PRETRAINED, Reference, compare_with_references, reference_row
 from collapselab.records.tables import Row
 
 
@@ -75,3 +77,21 @@ def test_shipped_models_have_plausible_values() -> None:
 def test_a_model_of_the_laboratory_has_enough_models_alike() -> None:
     found = compare_with_references(rows(0.2), "TinyStories", 173_440)
     assert found.heading == "percentile"
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("EleutherAI/pythia-1.4b", "pythia-1.4b"),
+        ("/home/alice/models/mine/", "mine"),
+        ("C:\\Users\\alice\\mine", "mine"),
+        ("/home/alice/SmolLM2-135M.Q4_1.gguf", "SmolLM2-135M"),
+    ],
+)
+def test_the_row_of_a_measured_model_names_it_without_its_folder(model: str, name: str) -> None:
+    facts = {"model": model, "text": "TinyStories", "text_hash": "0123456789abcdef", "parameters": 170_000}
+    measured: Any = SimpleNamespace(name=model, facts=facts, rows=rows(0.25))
+    row = reference_row(measured)
+    assert row["model"] == name
+    assert (row["agreement"], row["classes"], row["tokens"]) == ("0.25", 800, 50_000)
+    assert "alice" not in str(row)

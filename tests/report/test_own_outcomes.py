@@ -22,7 +22,7 @@ def test_scores_of_any_name_are_drawn(name: str, tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text("\n".join(lines) + "\n")
     analyze(folder, outcome=f"score:{name}", scores=tmp_path / "scores.csv", permutations=99)
     made = report(folder, figures=tmp_path / "figures")
-    assert {"collapse.svg", "loss_and_scale.svg"} <= {path.name for path in made.figures}
+    assert {"collapse.svg", "width_lines.svg"} <= {path.name for path in made.figures}
     assert "outcome" in Page(made.page.read_text()).data["models"]
 
 

@@ -15,7 +15,7 @@ from collapselab.measurement.bootstrap import reliability
 from collapselab.records.facts import OutcomeFacts, SplitFacts
 from collapselab.records.measurement import Key, Result, Results
 from collapselab.records.outcomes import OUTCOMES
-from collapselab.records.profile import Bar, profile
+from collapselab.records.profile import Bar, profile, verdict
 from collapselab.records.references import compare_with_references
 from collapselab.records.suite import DEFAULT_METRICS
 from collapselab.records.tables import ContextRow, DeciderRow, PushRow, Row
@@ -108,27 +108,21 @@ def _summary(result: Result, width: int) -> RenderableType:
     parts += [Text(""), table, Text("")]
     if not is_wide:
         parts += [Text(f"{bar.headline.code}: {bar.sentence}", style="dim") for bar in bars]
-    parts += [Text(line) for line in (*_verdict(bars), comparison.sentence)]
+    parts += [Text(line) for line in (verdict(bars), *_disagreements(bars), comparison.sentence)]
     half, names = facts.get("half_sample"), {bar.headline.metric for bar in bars}
     if half is not None and (changing := [name for name in half["changing"] if name in names]):
         parts.append(Text(f"! More tokens would still change {', '.join(changing)} (--tokens).", style="yellow"))
     return Group(*parts, *_warnings(result), Text(NEXT, style="dim"))
 
 
-def _verdict(bars: list[Bar]) -> Iterator[str]:
-    """How many properties are nearer to a collapsed model than to shuffled labels, and where metrics disagree."""
-    judged = [bar for bar in bars if bar.share is not None]
-    far = [bar.headline.code for bar in judged if bar.share is not None and bar.share > 0.5]
-    if judged:
-        named = f": {', '.join(far)}" if far else "; this model has not collapsed"
-        yield f"More than half of the way to collapse: {len(far)} of {len(judged)} properties{named}."
+def _disagreements(bars: list[Bar]) -> Iterator[str]:
     for bar in bars:
         if bar.low is not None and bar.high is not None:
-            yield f"The metrics of {bar.headline.code} disagree: {bar.low:.0%} to {bar.high:.0%} of the way."
+            yield f"The metrics of {bar.headline.code} disagree: {bar.standing}."
 
 
 def _short_number(value: float) -> str:
-    return f"{value:.2f}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{round(value, 2) + 0:.2f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def _drawn_bar(bar: Bar) -> Text:

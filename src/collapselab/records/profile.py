@@ -28,7 +28,7 @@ HEADLINES = (
     Headline("GNC2", "logdist_std", 0, "Log distances between class means have a spread of {value}."),
     Headline("NC3", "duality_cos_mean", 1, "Class mean and output-layer row have a cosine of {value}."),
     Headline("UNC3", "duality_cos_std", 0, "Across classes, this cosine has a spread of {value}."),
-    Headline("NC4", "agreement", 1, "The nearest class mean agrees with the model on {percent} of tokens."),
+    Headline("NC4", "agreement", 1, "Nearest class mean and model agree on {percent} of tokens."),
 )
 
 
@@ -51,7 +51,9 @@ class Bar:
 
     @property
     def sentence(self) -> str:
-        return self.headline.words.format(value=f"{self.value:.2f}", percent=f"{self.value:.0%}".replace("%", " %"))
+        return self.headline.words.format(
+            value=f"{round(self.value, 2) + 0:.2f}", percent=f"{self.value:.0%}".replace("%", " %")
+        )
 
     @property
     def standing(self) -> str:
@@ -79,6 +81,19 @@ def profile(rows: Iterable[Row]) -> list[Bar]:
         ends = (min(shares), max(shares)) if disagree else (None, None)
         bars.append(Bar(headline, row.value, row.null, _share(row, headline.ideal), *ends))
     return bars
+
+
+def verdict(bars: Iterable[Bar]) -> str:
+    """Say whether a model has collapsed: how many properties are nearer to collapse than to shuffled labels."""
+    judged = [bar for bar in bars if bar.share is not None]
+    near = [bar.headline.code for bar in judged if bar.share is not None and bar.share > 0.5]
+    if not judged:
+        return "Shuffled labels were not measured, so nothing says how far the model has collapsed."
+    # One of seven can be due to the sample: the means of rare classes are noisy, those of shuffled labels too.
+    word = "Collapsed" if len(near) == len(judged) else "Partly collapsed" if len(near) > 1 else "Not collapsed"
+    names = f" ({', '.join(near)})" if near else ""
+    verb = "is" if len(near) == 1 else "are"
+    return f"{word}: {len(near) or 'none'} of {len(judged)} properties {verb} more than half of the way there{names}."
 
 
 def _share(row: Row, ideal: float) -> float | None:

@@ -8,11 +8,11 @@ nothing is comparable.
 """
 
 import csv
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import PurePath
 from typing import TYPE_CHECKING, final
 
 from collapselab.errors import RunError
@@ -81,8 +81,10 @@ def reference_row(result: "Result") -> dict[str, object]:
     if not rows:
         raise RunError(f"{result.name}: has no value of a headline metric for its last layer.")
     facts = result.facts
+    # A name without its folder, which can hold a user's name, and without the quantisation of a GGUF file.
+    name = re.split(r"[/\\]", facts["model"].rstrip("/\\"))[-1]
     return {
-        "model": PurePath(facts["model"]).name.partition(".")[0], "source": PRETRAINED, "text": facts.get("text", ""),
+        "model": re.sub(r"(\.(I?Q|B?F)\d\w*)?\.gguf$", "", name), "source": PRETRAINED, "text": facts.get("text", ""),
         "text_hash": facts.get("text_hash", ""), "parameters": facts["parameters"],
         "classes": rows[0].classes, "tokens": rows[0].tokens,
         **{row.metric: f"{row.value:.4g}" for row in rows},

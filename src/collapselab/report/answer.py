@@ -97,8 +97,8 @@ def answer(data: ReportData) -> Answer:
             if line.cells[key].kind is Mark.ABSENT:
                 of_reason.setdefault(line.cells[key].evidence, []).append(line.metric)
         for reason, metrics in of_reason.items():
-            names = "every metric" if len(metrics) == len(lines) else ", ".join(metrics)
-            reasons.setdefault(reason, []).append(f"{title.rstrip('?').lower()}: {names}")
+            names = "" if len(metrics) == len(lines) else f": {', '.join(metrics)}"
+            reasons.setdefault(reason, []).append(f"{title.rstrip('?').lower()}{names}")
     known = {key: title for key, title in COLUMNS.items() if any(_known(line.cells[key]) for line in lines)}
     shown = [line for line in lines if any(_known(cell) for cell in line.cells.values())]
     shown.sort(key=lambda line: -sum(WEIGHTS.get(cell.kind, 0) for cell in line.cells.values()))
@@ -120,14 +120,14 @@ def verdicts(data: ReportData) -> list[Line]:
 
 
 def headline(data: ReportData, lines: list[Line] | None = None) -> str:
-    """One sentence: relations across runs, then the claims about fixed scale and interventions that survive the
-    correction over families."""
+    """Say in a few sentences what holds across models, at fixed scale, and of interventions.
+
+    The latter two are claims that survive the correction over families of tests.
+    """
     lines = verdicts(data) if lines is None else lines
     if not lines:
         return "No results yet."
-    clauses = [*_across_words(data, lines), *_fixed_words(data, lines), *_effect_words(data)]
-    text = "; ".join(clauses)
-    return f"{text[0].upper()}{text[1:]}."
+    return " ".join((*_across_words(data, lines), *_fixed_words(data, lines), *_effect_words(data)))
 
 
 def _survives(data: ReportData, family: Family) -> bool:
@@ -137,15 +137,17 @@ def _survives(data: ReportData, family: Family) -> bool:
 def _across_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
     outcome = outcome_name(data.outcome)
     if not any(_known(line.cells["outcome"]) for line in lines):
-        yield f"there are too few runs to say whether collapse correlates with a better {outcome}"
+        yield f"There are too few runs to say whether more collapsed models have a better {outcome}."
         return
-    pairs = reversals(data.analysis.tables["relate"]) if data.analysis and _survives(data, FIXED_SCALE) else []
-    if names := ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs)):
-        yield f"at fixed scale the relation reverses for {names}"
     relations = [data.relation(line.metric, ALL) for line in lines]
     across = sum(row is not None and row.goes is Direction.WITH for row in relations)
-    number = f"{across or 'none'} of {len(lines)} metrics {'moves' if across == 1 else 'move'} toward collapse"
-    yield f"across runs of different size or training, {number} as {outcome} improves (descriptive only)"
+    yield (
+        f"Models with a better {outcome} are more collapsed by {across or 'none'} of {many(len(lines), 'metric')}; "
+        "they may differ in size and training too, so this only describes them."
+    )
+    pairs = reversals(data.analysis.tables["relate"]) if data.analysis and _survives(data, FIXED_SCALE) else []
+    if names := ", ".join(dict.fromkeys(property_name(within.metric) for _, within in pairs)):
+        yield f"At fixed scale the relation reverses for {names}."
 
 
 def _fixed_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
@@ -153,18 +155,19 @@ def _fixed_words(data: ReportData, lines: list[Line]) -> Iterable[str]:
     if not any(_known(line.cells["outcome"]) for line in lines):
         return
     if kinds[Mark.ABSENT] + kinds[Mark.DESCRIBED] == len(lines):
-        yield "there are too few seeds of one size to say whether that holds at fixed scale"
+        yield "Too few runs differ only in their seed to say whether it holds at fixed scale."
     elif not _survives(data, FIXED_SCALE):
-        yield f"among seeds of one size, none of {len(lines)} does after the correction over families of tests"
+        yield f"Among runs that differ only in their seed, tests show it for none of the {len(lines)}."
     else:
-        opposite = f", and {_named(lines, Mark.AGAINST)} the opposite way" if kinds[Mark.AGAINST] else ""
-        verb = "do" if kinds[Mark.WITH] > 1 else "does"
-        yield f"among seeds of one size, {_named(lines, Mark.WITH)} of {len(lines)} {verb}{opposite}"
-
-
-def _named(lines: list[Line], kind: Mark) -> str:
-    named = [property_name(line.metric) for line in lines if line.cells["fixed"].kind is kind]
-    return f"{len(named)} ({', '.join(dict.fromkeys(named))})" if named else "none"
+        names = {
+            kind: ", ".join(
+                dict.fromkeys(property_name(line.metric) for line in lines if line.cells["fixed"].kind is kind)
+            )
+            for kind in (Mark.WITH, Mark.AGAINST)
+        }
+        shown = f"{kinds[Mark.WITH]} of the {len(lines)} ({names[Mark.WITH]})" if names[Mark.WITH] else "none"
+        opposite = f", and the opposite for {names[Mark.AGAINST]}" if names[Mark.AGAINST] else ""
+        yield f"Among runs that differ only in their seed, tests show it for {shown}{opposite}."
 
 
 def _effect_words(data: ReportData) -> Iterable[str]:
@@ -173,15 +176,15 @@ def _effect_words(data: ReportData) -> Iterable[str]:
     counts = Counter(row.verdict for row in rows)
     if counts[Verdict.TOO_FEW] == len(rows):
         return
-    of_all = f"of {many(len(rows), 'intervention')}"
+    of_all = f"Of {many(len(rows), 'intervention')},"
     if not _survives(data, EFFECTS):
-        yield f"{of_all} none helps or harms after the correction over families of tests"
+        yield f"{of_all} none is shown to change the {outcome_name(data.outcome)}."
         return
     helps, harms = (
-        f"{counts[verdict] or 'none'} {verdict if counts[verdict] < 2 else plural}"
-        for verdict, plural in ((Verdict.HELPS, "help"), (Verdict.HARMS, "harm"))
+        f"{counts[verdict] or 'none'} {verb}{'' if counts[verdict] > 1 else 's'}"
+        for verdict, verb in ((Verdict.HELPS, "improve"), (Verdict.HARMS, "worsen"))
     )
-    yield f"{of_all} {helps} and {harms}"
+    yield f"{of_all} {helps} the {outcome_name(data.outcome)} and {harms} it."
 
 
 def opening(data: ReportData) -> list[Sentence]:

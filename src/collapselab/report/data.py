@@ -177,7 +177,7 @@ def load_report_data(source: str | Path) -> ReportData:
     if any((source / name).exists() for name in (*REQUIRED, HASHES, "suite.json")):
         return _of_tables(source)
     with TemporaryDirectory() as folder:
-        collected = Path(folder) / source.resolve().stem
+        collected = Path(folder) / source.resolve().name
         try:
             collect_models([source], collected)
         except RunError as error:

@@ -23,9 +23,6 @@ HEIGHT = 0.8
 """Height of a panel relative to the page."""
 TITLE, BELOW = 28, 41
 """Characters that fit on a line of a panel's title, and of the note below it."""
-PDF_TRIES = 40
-REFERENCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
-FONTS = re.compile(rb"/Subtype /Type0\n  /BaseFont /(\S+)")
 PADDING = {"left": 18, "right": 12, "top": 6, "bottom": 6}
 """Margins for labels: a reader's font may be wider than the one they were measured with."""
 
@@ -44,25 +41,12 @@ def write_figures(
         numbers: dict[str, str] = {}
         svg = vl_convert.vegalite_to_svg(composed(figure, tables, keys))
         svg = re.sub(r"\bclip\d+\b", lambda clip: numbers.setdefault(clip[0], f"clip{len(numbers)}"), svg)  # noqa: B023
-        for kind, content in (("svg", svg.encode()), ("pdf", _pdf(svg))):
+        for kind, content in (("svg", svg.encode()), ("pdf", vl_convert.svg_to_pdf(svg))):
             path = Path(folder) / f"{figure.key}.{kind}"
             with written_whole(path) as temporary:
                 temporary.write_bytes(content)
             written.append(path)
     return written
-
-
-def _pdf(svg: str) -> bytes:
-    """Convert to PDF, with the same bytes every time although the library orders fonts and references at random."""
-    import vl_convert
-
-    pdf = b""
-    for _ in range(PDF_TRIES):  # in every second file two fonts are swapped
-        pdf = vl_convert.svg_to_pdf(svg)
-        pdf = REFERENCES.sub(lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), pdf)
-        if (fonts := FONTS.findall(pdf)) == sorted(fonts):
-            break
-    return pdf
 
 
 def composed(figure: Figure, tables: Mapping[str, Columns], keys: Keys) -> Spec:

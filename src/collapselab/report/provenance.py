@@ -122,13 +122,13 @@ def comparison(data: ReportData) -> Comparison:
 
 def next_steps(data: ReportData, missing: Collection[str]) -> list[tuple[str, str]]:
     """Return commands that reveal more about one model; `missing` are the keys of figures that were not drawn."""
-    model = shlex.quote(data.labels[data.runs[0]["run"]])
+    measure = f"collapselab measure {shlex.quote(data.runs[0]['run'])}"
     options = {"layers": "--layers all", "token_ends": "--classes", "bins": "--bins 4"}
     asked = [option for key, option in options.items() if key in missing]
-    steps = [("measure more of it", f"collapselab measure {model} {' '.join(asked)} --out results/")] if asked else []
+    steps = [("measure more of it", f"{measure} --data TEXT {' '.join(asked)} --out r.json")] if asked else []
     return [
         *steps,
-        ("compare it with another", f"collapselab measure {model} OTHER --out results/ && collapselab report results/"),
-        ("its tokens, one by one", f"collapselab tokens {model}"),
-        ("what a metric means", "collapselab metrics"),
+        ("compare it with another", f"{measure} OTHER --data TEXT --out results/ && collapselab report results/"),
+        ("its tokens, one by one", f"collapselab tokens {shlex.quote(data.directory.name)}"),
+        ("what a metric means", "collapselab metrics agreement"),
     ]

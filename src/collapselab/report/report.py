@@ -25,21 +25,14 @@ from collapselab import __version__
 from collapselab.analysis.analyze import program_version
 from collapselab.disk import checksum_of, written_whole
 from collapselab.records.measurement import Result
-from collapselab.records.profile import profile
+from collapselab.records.profile import profile, verdict
 from collapselab.report import answer, provenance, words
 from collapselab.report.charts import style
 from collapselab.report.charts.panels import Figure, Panel, depth_areas, drawn_config, drawn_panel
 from collapselab.report.data import Kind, ReportData, load_report_data
 from collapselab.report.export import write_figures
 from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry
-from collapselab.report.figures.fixed_scale import VERDICT_COLOURS, VERDICT_SHAPES
-from collapselab.report.figures.relations import has_others
 from collapselab.report.view import Columns, Keys, View, filters, keys, models_table, overview
-
-PLACED = {"diagnosis"}
-"""Topics of the summary with a section of their own on the page; all others follow a figure."""
-OF_ONE_MODEL = ("inside", "tokens")
-"""Sections of the page of one model."""
 
 
 @final
@@ -126,7 +119,7 @@ def contents(data: ReportData) -> Contents:
     for key, entry in FIGURES.items():
         if entry.section not in SECTIONS:
             raise ValueError(f"FIGURES[{key!r}]: section must be one of {', '.join(SECTIONS)}, got {entry.section!r}")
-        if data.kind in entry.kinds and (data.kind is not Kind.MODEL or entry.section in OF_ONE_MODEL):
+        if data.kind in entry.kinds and (data.kind is not Kind.MODEL or entry.section in ("inside", "tokens")):
             drawn = entry.draw(view)
             title = entry.title.format(outcome=words.outcome_name(data.outcome))
             figure = drawn if isinstance(drawn, Figure) else Figure(missing=drawn)
@@ -157,17 +150,16 @@ def render(shown: Contents) -> str:
         picture=picture,
         sections=tabs,
         left_out=[(FIGURES[key], figure) for key, figure in shown.figures.items() if FIGURES[key].section not in open_],
-        unplaced=answer.unplaced(data, PLACED | {topic for entry in FIGURES.values() for topic in entry.topics}),
+        unplaced=answer.unplaced(data, ["diagnosis", *(topic for entry in FIGURES.values() for topic in entry.topics)]),
         areas=depth_areas(len(shown.keys.depths)),
         shapes=style.SHAPES,
-        answers=[(VERDICT_SHAPES[code], VERDICT_COLOURS[code], text) for code, text in words.TEST_WORDS.items()],
         filters=filters(shown.tables["models"], shown.keys),
-        others=has_others(data),
         outcome=words.outcome_name(data.outcome),
         names=words,
         answers_of=answer,
         answer=answer.answer(data),
         profile=profile(data.rows),
+        standing=verdict(profile(data.rows)),
         facts=provenance.model_facts(data) if data.kind is Kind.MODEL else [],
         next_steps=provenance.next_steps(data, missing) if data.kind is Kind.MODEL else [],
         comparison_with=provenance.comparison(data) if data.kind is Kind.MODEL else None,
@@ -209,14 +201,11 @@ def _picture(shown: Contents) -> Figure | None:
     forest, collapse = shown.figures["forest"], shown.figures["collapse"]
     if forest.panels or not collapse.panels:
         return forest if forest.panels else None
-
-    def strength(panel: Panel) -> float:
-        relation = shown.data.relation(panel.metric)
-        return abs(relation.r) if relation and relation.r is not None else 0.0
-
-    best = max(collapse.panels, key=strength)
+    relations = {panel.metric: shown.data.relation(panel.metric) for panel in collapse.panels}
+    strength = {metric: abs(relation.r or 0.0) if relation else 0.0 for metric, relation in relations.items()}
+    best = max(collapse.panels, key=lambda panel: strength[panel.metric])
     panel = replace(best, key=f"answer-{best.metric}", height=300)
-    return replace(collapse, key="picture", panels=[panel], filters=False, missing="", paper="")
+    return replace(collapse, key="picture", panels=[panel], filters=False, missing="")
 
 
 Tab = tuple[str, str, list[tuple[FigureEntry, Figure]]]

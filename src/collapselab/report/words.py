@@ -120,18 +120,18 @@ def regime_name(regime: Regime) -> str:
     return regime_words(regime, setting_name)
 
 
-def trend_note(rows: Sequence[Trend], *, meaning: bool = True) -> str:
+def trend_note(rows: Sequence[Trend]) -> str:
     """Describe the trends of one metric along one axis, and where they hold; regimes are not pooled."""
-    return "; ".join(_note(row, meaning=meaning, several=len(rows) > 1) for row in rows)
+    return "; ".join(_note(row, several=len(rows) > 1) for row in rows)
 
 
-def _note(row: Trend, *, meaning: bool, several: bool) -> str:
+def _note(row: Trend, *, several: bool) -> str:
     where = f" ({regime_name(row.where)})" if several and row.where else ""
     if row.verdict in (Verdict.TOO_FEW, Verdict.NOT_SHOWN):
         return f"{row.verdict}{where}"
     good, bad = ("better", "worse") if row.of_outcome else ("toward collapse", "away from collapse")
     known = {Verdict.AS_PREDICTED: f", {good}", Verdict.OPPOSITE: f", {bad}"}.get(row.verdict, "")
-    return f"{row.change}{known if meaning else ''}{where}"
+    return f"{row.change}{known}{where}"
 
 
 def in_words(text: str) -> Markup:
@@ -143,8 +143,11 @@ def in_words(text: str) -> Markup:
     longest_first = sorted(map(re.escape, known), key=len, reverse=True)
     parts = re.split(rf"(?<![\w-])({'|'.join(longest_first)})(?![\w-]|:[+-]?[\d.])", text)
     return Markup("").join(
-        _named(part, known[part]) if place % 2 else coded(part) for place, part in enumerate(parts)
-    )  # fmt: skip
+        Markup('<span class="metric" title="{}">{}</span>').format(part, known[part][0].lower() + known[part][1:])
+        if place % 2
+        else coded(part)
+        for place, part in enumerate(parts)
+    )
 
 
 def coded(text: str) -> Markup:
@@ -153,8 +156,3 @@ def coded(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
     )
-
-
-def _named(id: str, name: str) -> Markup:
-    lowered = name[0].lower() + name[1:]
-    return Markup('<span class="metric" title="{}">{}</span>').format(id, lowered)

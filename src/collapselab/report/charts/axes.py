@@ -38,11 +38,14 @@ def _scale_and_axis(values: Floats | None) -> tuple[alt.Scale, alt.Axis]:
     if (values > 0).all():
         ticks = log_ticks(float(values.min()), float(values.max()))
         return alt.Scale(type="log", nice=False, padding=6), alt.Axis(values=ticks)
-    middle, ticks = _middle(values), [0.0]
-    for tick in log_ticks(middle, float(np.abs(values).max())):
-        ticks += [tick, -tick] if tick >= middle else []
-    scale = alt.Scale(type="symlog", constant=middle, nice=False, padding=6)
-    return scale, alt.Axis(values=sorted(ticks), labelExpr=NUMBER)
+    scale = alt.Scale(type="symlog", constant=_middle(values), nice=False, padding=6)
+    return scale, symlog_axis(_middle(values), float(np.abs(values).max()))
+
+
+def symlog_axis(middle: float, most: float) -> alt.Axis:
+    """Return the axis of a scale that is logarithmic on both sides of 0, from `middle` to `most`."""
+    ticks = [tick for tick in log_ticks(middle, most) if tick >= middle]
+    return alt.Axis(values=sorted([0.0, *ticks, *(-tick for tick in ticks)]), labelExpr=NUMBER)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -87,15 +90,22 @@ def _middle(values: Floats) -> float:
     return float(f"{np.median(np.abs(values)):.6g}")
 
 
-def null_level(data: ReportData, metric: str, values: Floats, *, log: bool, across: bool = False) -> list[alt.Chart]:
-    """Draw the median of the metric with shuffled labels as a dashed, labelled line, if it was measured.
+def null_level(
+    data: ReportData, metric: str, values: Floats, *, log: bool, across: bool = False
+) -> tuple[list[alt.Chart], str]:
+    """Return the median level with shuffled labels: as a dashed, labelled line or, if it is far away, in words.
 
-    A level too far away to be drawn is described by `far_null` instead. With `across` the metric is along x and the
-    line is upright.
+    With `across` the metric is along x and the line is upright.
     """
     level = null_of(data, metric)
-    if level is None or not len(values) or abs(_away(level, values, log=log)) > FAR:
-        return []
+    if level is None or not len(values):
+        return [], ""
+    place, places = level, values
+    if log and values.min() > 0:
+        place, places = float(np.log(max(level, 1e-300))), np.log(values)
+    low, high = places.min(), places.max()
+    if not low - FAR * (high - low) <= place <= high + FAR * (high - low):
+        return [], f"{SHUFFLED}: {level:.3g}".replace("-", "\N{MINUS SIGN}")
     chart = alt.Chart(alt.InlineData(values=[{"level": level, "word": SHUFFLED}]))
     name = partial(chart.mark_text, color="var(--soft)", fontSize=10)
     if across:
@@ -103,35 +113,9 @@ def null_level(data: ReportData, metric: str, values: Floats, *, log: bool, acro
         text = name(align="left" if in_left_half else "right", dx=4 if in_left_half else -4, y=3, baseline="top")
     else:
         text = name(align="right", x="width", baseline="bottom", dy=-3)
-    place = {"x" if across else "y": "level:Q"}
+    channel = {"x" if across else "y": "level:Q"}
     rule = chart.mark_rule(color="var(--soft)", strokeDash=[5, 4], strokeWidth=1.2)
-    return [rule.encode(**place), text.encode(**place, text="word:N")]
-
-
-def far_null(data: ReportData, metric: str, values: Floats, *, log: bool) -> str:
-    """Describe the level with shuffled labels if it is too far from these values to be drawn."""
-    level = null_of(data, metric)
-    if level is None or not len(values) or abs(_away(level, values, log=log)) <= FAR:
-        return ""
-    return f"{SHUFFLED}: {level:.3g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _as_drawn(values: Floats, among: Floats, *, log: bool) -> Floats:
-    """Map values to positions on the axis of `among`: unchanged, logarithmic or symmetric logarithmic."""
-    if not log:
-        return values
-    if (among > 0).all():
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(values > 0, np.log(values), -np.inf)
-    return np.asarray(np.arcsinh(values / _middle(among)))
-
-
-def _away(level: float, values: Floats, *, log: bool) -> float:
-    """Return how far the level is above (negative: below) the values, in units of their span on the axis."""
-    place, places = _as_drawn(np.array([level]), values, log=log)[0], _as_drawn(values, values, log=log)
-    low, high = places.min(), places.max()
-    beyond = max(place - high, 0) + min(place - low, 0)
-    return float(beyond / (high - low)) if high > low else float(np.inf * beyond if np.isinf(beyond) else 0)
+    return [rule.encode(**channel), text.encode(**channel, text="word:N")], ""
 
 
 def null_of(data: ReportData, metric: str) -> float | None:

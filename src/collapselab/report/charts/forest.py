@@ -1,6 +1,7 @@
-"""Forest plot: one line for each arm, with its effect and interval, its name above and its verdict at the right.
+"""Forest plot: one line for each arm or metric, with its effect and interval, its name above and its verdict at the
+right.
 
-A line may have two marks, for a treatment and its sham; `lines` of one arm share a row.
+A line may have two marks, such as a treatment and its sham; `lines` of one arm share a row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,9 +11,11 @@ from typing import final
 import altair as alt
 import numpy as np
 
-from collapselab.report.charts.axes import NUMBER, WIDE, log_ticks
-from collapselab.report.charts.panels import DrawnChart
+from collapselab.analysis.verdict import Verdict
+from collapselab.report.charts.axes import NUMBER, WIDE, symlog_axis
+from collapselab.report.charts.panels import DrawnChart, Figure, Panel
 from collapselab.report.view import Columns, columns
+from collapselab.report.words import TEST_WORDS
 
 HEIGHT, STACKED_HEIGHT = 36, 50
 """Height of a line; of a line with its verdict below the name."""
@@ -41,15 +44,19 @@ MARKS = {
     "not reached": ForestMark("against", "cross", hollow=True),
     "treatment": ForestMark("accent", "circle"),
     "sham": ForestMark("other", "square", hollow=True),
-    "equal steps": ForestMark("accent", "circle"),
-    "equal training loss": ForestMark("mixed", "diamond", hollow=True),
+    TEST_WORDS[Verdict.AS_PREDICTED]: ForestMark("with", "circle"),
+    TEST_WORDS[Verdict.OPPOSITE]: ForestMark("against", "circle"),
+    TEST_WORDS[Verdict.NO_DIRECTION]: ForestMark("mixed", "circle"),
+    TEST_WORDS[Verdict.NOT_SHOWN]: ForestMark("unshown", "circle", hollow=True),
+    TEST_WORDS[Verdict.DESCRIPTION]: ForestMark("soft", "circle", hollow=True),
+    "all models": ForestMark("other", "square", hollow=True),
 }
 
 
 @final
 @dataclass(frozen=True)
 class ForestLine:
-    """An effect to be drawn: its arm, its kind, and the text at its right."""
+    """An effect or a correlation to be drawn: its arm or metric, its kind, and the text at its right."""
 
     arm: str
     kind: str
@@ -58,6 +65,30 @@ class ForestLine:
     high: float | None
     n: int
     words: str = ""
+
+
+def forest_figure(
+    table: str, caption: str, title: str, lines: Sequence[ForestLine], band: float | None = None
+) -> Figure:
+    """Return the lines as one forest. `band` is the largest effect, of either sign, that is of no interest."""
+    if effect_scale(_drawn(lines), band)[0].to_dict().get("type") is not None:
+        caption += " The axis is logarithmic in both directions from 0."
+    return Figure(caption, [forest_panel(table, lines, title, band=band)], tables={table: forest_table(lines)})
+
+
+def forest_panel(
+    table: str,
+    lines: Sequence[ForestLine],
+    title: str,
+    *,
+    metric: str = "",
+    band: float | None = None,
+    room: int | None = None,
+) -> Panel:
+    """Return the forest of a table, which `forest_table` makes of the same lines."""
+    chart, height = forest_chart(table, lines, title, band=band, room=room)
+    said = "; ".join(f"{line.arm} {line.effect:+.3g}, {line.kind}" for line in lines)
+    return Panel(table.replace(" ", "-"), chart, table, f"{title}: {said}.", metric, height=height)
 
 
 def forest_table(lines: Sequence[ForestLine], *, room: int | None = None) -> Columns:
@@ -81,8 +112,7 @@ def forest_table(lines: Sequence[ForestLine], *, room: int | None = None) -> Col
 def forest_chart(
     table: str, lines: Sequence[ForestLine], title: str, *, band: float | None = None, room: int | None = None
 ) -> tuple[DrawnChart, int]:
-    """Return the chart of a forest and its height. `band` is the largest effect, of either sign, that is of no
-    interest.
+    """Return the chart of a forest and its height.
 
     `room` is the number of characters on a line of a narrow panel.
     """
@@ -100,7 +130,7 @@ def forest_chart(
     )  # the legend explains the marks
     hover = [alt.Tooltip("arm:N"), alt.Tooltip("kind:N", title="is"), alt.Tooltip("effect:Q", format="+.4~g"),
              alt.Tooltip("low:Q", format="+.3~g"), alt.Tooltip("high:Q", format="+.3~g"),
-             alt.Tooltip("n:Q", title="pairs")]  # fmt: skip
+             alt.Tooltip("n:Q")]  # fmt: skip
     dots = base.mark_point(size=55, strokeWidth=1.6, opacity=1).encode(
         x=x, y=y, tooltip=hover,
         stroke=alt.Stroke("kind:N", title=None, scale=_scale(kinds, "colour")),
@@ -126,12 +156,6 @@ def _is_stacked(lines: Sequence[ForestLine], room: int | None) -> bool:
     return room is not None and any(len(line.arm) + len(line.words) > room for line in lines)
 
 
-def axis_words(lines: Sequence[ForestLine], band: float | None = None) -> str:
-    """Return the sentence of a caption about a logarithmic axis, or nothing."""
-    is_linear = effect_scale(_drawn(lines), band)[0].to_dict().get("type") is None
-    return "" if is_linear else " The axis is logarithmic in both directions from 0."
-
-
 def _drawn(lines: Sequence[ForestLine]) -> list[float | None]:
     return [value for line in lines for value in (line.effect, line.low, line.high)]
 
@@ -142,9 +166,7 @@ def effect_scale(values: Iterable[float | None], band: float | None = None) -> t
     middle = float(f"{np.median(known):.2g}") if len(known) else 0.0
     if not middle or known.max() < WIDE * middle:
         return alt.Scale(), alt.Axis(labelExpr=NUMBER, tickCount=5)
-    ticks = [tick for tick in log_ticks(middle, float(known.max())) if tick >= middle]
-    marks = sorted([0.0, *ticks, *(-tick for tick in ticks)])
-    return alt.Scale(type="symlog", constant=middle), alt.Axis(values=marks, labelExpr=NUMBER)
+    return alt.Scale(type="symlog", constant=middle), symlog_axis(middle, float(known.max()))
 
 
 def _scale(kinds: Sequence[str], what: str) -> alt.Scale:

@@ -58,7 +58,6 @@ class Panel:
 class Listing:
     """A table of text under a figure's caption."""
 
-    caption: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
@@ -80,8 +79,6 @@ class Figure:
     title: str = ""
     look: str = ""
     missing: str = ""
-    paper: str = ""
-    """Where the paper shows the same."""
     tables: Mapping[str, Columns] = field(default_factory=dict)
     lists: list[Listing] = field(default_factory=list)
     saved: Mapping[str, bytes] = field(default_factory=dict)

@@ -27,7 +27,6 @@ CATEGORIES_DARK = ("#6cb6f5", "#ff9d66", "#5ad1a7", "#c79bf2", "#e6c35c", "#ff8f
 """Colours of unordered categories, such as models: each differs from the background and from its neighbours."""
 PLASMA = ("#0d0887", "#41049d", "#6a00a8", "#8f0da4", "#b12a90", "#cc4778", "#e16462", "#f2844b", "#fca636", "#fcce25")
 """A sequence that darkens evenly under every kind of colour vision (matplotlib's plasma)."""
-DEPTH_OF_HEAT = 9
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 WHERE_SHOWN = "shown.all || shown[datum.id]"
@@ -40,23 +39,11 @@ def width_colours(count: int, *, dark: bool) -> list[str]:
     return [_plasma(first + (last - first) * (i / (count - 1) if count > 1 else 0.6)) for i in range(count)]
 
 
-def heat_colours(*, dark: bool) -> list[str]:
-    """Return the colours from far from collapse to near it: from the background to deep blue, or bright blue in dark
-    mode.
-    """
-    low, high = ("#20262d", "#8fd0ff") if dark else ("#eef4fa", "#0b3d6e")
-    return [_blend(low, high, i / (DEPTH_OF_HEAT - 1)) for i in range(DEPTH_OF_HEAT)]
-
-
 def variables(widths: int, *, dark: bool) -> dict[str, str]:
     """Return every CSS variable that figures and page may use."""
     named = dict(DARK if dark else LIGHT)
     named |= {f"w{i}": colour for i, colour in enumerate(width_colours(max(widths, 1), dark=dark))}
     named |= {f"c{i}": colour for i, colour in enumerate(CATEGORIES_DARK if dark else CATEGORIES)}
-    named |= {f"h{i}": colour for i, colour in enumerate(heat_colours(dark=dark))}
-    # Text colour with enough contrast: black on bright cells, white on deep ones.
-    black = [i >= 4 if dark else i <= 5 for i in range(DEPTH_OF_HEAT)]
-    named |= {f"i{i}": "#000000" if is_black else "#ffffff" for i, is_black in enumerate(black)}
     return named
 
 

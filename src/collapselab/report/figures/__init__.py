@@ -17,7 +17,7 @@ from collapselab.report.figures.contexts import how_far_back
 from collapselab.report.figures.fixed_scale import forest, seeds
 from collapselab.report.figures.inside import bins, deciders, layers, push
 from collapselab.report.figures.relations import collapse, explore
-from collapselab.report.figures.scale import loss_and_scale, width_lines
+from collapselab.report.figures.scale import width_lines
 from collapselab.report.figures.tokens import token_ends, token_frequency
 from collapselab.report.figures.training import regularisation, training
 from collapselab.report.view import View
@@ -73,9 +73,6 @@ FIGURES = {
         "relations", "Each metric against width", "Does a line keep its direction from narrow models to wide ones?",
         width_lines,
     ),
-    "loss_and_scale": FigureEntry(
-        "relations", "{outcome} against scale", "How much of the outcome do parameters alone explain?", loss_and_scale
-    ),
     "training": FigureEntry(
         "training", "Along training", "When does a metric leave the level of shuffled labels, and where does it end?",
         training, ("phases",),
@@ -120,7 +117,8 @@ FIGURES = {
     ),
     "token_ends": FigureEntry(
         "tokens", "Most and least collapsed tokens",
-        "Which tokens’ contexts does the model treat alike (left), and which does it keep apart (right)?", token_ends,
+        "Which tokens’ contexts does the model treat alike (left), and which does it keep apart (right)? Beside each "
+        "token: the CDNV of its class, and how often it occurs.", token_ends,
     ),
     "token_frequency": FigureEntry(
         "tokens", "How often a token occurs, and how far it has collapsed",

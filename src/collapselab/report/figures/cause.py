@@ -3,7 +3,7 @@
 Effects are arm minus control in pairs; the shaded band is the range of effects of no interest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
@@ -15,7 +15,7 @@ from collapselab.analysis.models import Models
 from collapselab.analysis.verdict import Role, Verdict
 from collapselab.analysis.words import amount
 from collapselab.report.charts.axes import NUMBER
-from collapselab.report.charts.forest import NARROW, ForestLine, axis_words, forest_chart, forest_table
+from collapselab.report.charts.forest import NARROW, ForestLine, forest_figure, forest_panel, forest_table
 from collapselab.report.charts.panels import DrawnChart, Figure, Panel
 from collapselab.report.charts.style import CATEGORIES
 from collapselab.report.view import Columns, Line, View, columns
@@ -37,8 +37,7 @@ def effects(view: View) -> Figure | str:
         f"corrected over all arms. An arm that did not reach its property has no verdict.{band_words}"
     )
     lines = [_verdict_line(row) for row in rows]
-    said = (f"{line.arm} {line.effect:+.3g}, {line.kind}" for line in lines)
-    return _forest("effects", caption, view, lines, said, band)
+    return forest_figure("effects", caption, f"Δ {outcome_name(view.data.outcome)}", lines, band)
 
 
 def shams(view: View) -> Figure | str:
@@ -57,8 +56,7 @@ def shams(view: View) -> Figure | str:
         for row, sham in pairs
         for kind, arm in (("treatment", row), ("sham", sham))
     ]
-    said = (f"{line.arm}, {line.kind} {line.effect:+.3g}" for line in lines)
-    return _forest("shams", caption, view, lines, said, rows[0].margin)
+    return forest_figure("shams", caption, f"Δ {outcome_name(view.data.outcome)}", lines, rows[0].margin)
 
 
 def _outcome_rows(view: View) -> list[Effect]:
@@ -73,16 +71,6 @@ def _verdict_line(row: Effect) -> ForestLine:
     silent = p is None or row.verdict in (Verdict.DID_NOT_REACH, Verdict.TOO_FEW)
     words = verdict if silent else f"{verdict}, p {p:.2g}"
     return ForestLine(row.label, verdict, row.effect or 0.0, row.low, row.high, row.n, words)
-
-
-def _forest(
-    key: str, caption: str, view: View, lines: Sequence[ForestLine], said: Iterable[str], band: float | None
-) -> Figure:
-    """Return the lines as one forest, and their description; `band` is half the width of effects of no interest."""
-    name = outcome_name(view.data.outcome)
-    chart, height = forest_chart(key, lines, f"Δ {name}", band=band)
-    panel = Panel(f"{key}-outcome", chart, key, f"Effects on {name}: {'; '.join(said)}.", height=height)
-    return Figure(caption + axis_words(lines, band), [panel], tables={key: forest_table(lines)})
 
 
 def manipulation(view: View) -> Figure | str:
@@ -109,11 +97,7 @@ def manipulation(view: View) -> Figure | str:
             words = "" if row.sham else kind
             lines.append(ForestLine(row.label, kind, row.effect, row.low, row.high, row.n, words))
         tables[f"manipulation {metric}"] = forest_table(lines, room=room)
-        chart, height = forest_chart(f"manipulation {metric}", lines, f"Δ {metric}", room=room)
-        said = "; ".join(f"{line.arm} {line.effect:+.3g} ({line.kind})" for line in lines)
-        numbers = f"Effects on {metric}: {said}."
-        key = f"manipulation-{metric}"
-        panels.append(Panel(key, chart, f"manipulation {metric}", numbers, metric, height=height))
+        panels.append(forest_panel(f"manipulation {metric}", lines, f"Δ {metric}", metric=metric, room=room))
     return Figure(caption, panels, tables=tables)
 
 

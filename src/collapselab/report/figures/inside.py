@@ -15,12 +15,12 @@ from collapselab.report.charts.panels import (
     Figure,
     Panel,
     colour_legend,
+    direction,
     line_dash,
     model_colour,
     run_curves,
     width_colour,
 )
-from collapselab.report.charts.style import DEPTH_OF_HEAT
 from collapselab.report.data import Latest
 from collapselab.report.view import Columns, Line, View, columns
 from collapselab.report.words import metric_name
@@ -97,7 +97,8 @@ def _curve(key: str, view: View, metric: str, points: pd.DataFrame, axis: alt.X)
     words = ", ".join(f"{place} {value:.3g}" for place, value in medians.items())
     numbers = f"{metric_name(metric)} ({metric}), median of {points['run'].nunique()} runs by {key}: {words}."
     height = 140 if view.single else 190
-    return Panel(f"{key}-{metric}", chart, f"{key} {metric}", numbers, metric, height=height)
+    note = direction(view.data, metric)
+    return Panel(f"{key}-{metric}", chart, f"{key} {metric}", numbers, metric, note=note, height=height)
 
 
 SHOWN = {"loss": "loss minus loss at α = 0", "ece": "calibration error", "agreement": "agreement"}
@@ -193,14 +194,13 @@ def _agreements(names: tuple[str, ...], runs: list[Shares]) -> Columns:
             share = sum(values) / len(values) if values else None
             lines.append({
                 "down": NAMES.get(down, down), "across": NAMES.get(across, across), "share": share,
-                "level": None if share is None else round(share * (DEPTH_OF_HEAT - 1)),
                 "text": "–" if share is None else f"{share:.2f}",
             })  # fmt: skip
     return columns(lines)
 
 
 def _matrix(names: tuple[str, ...], table: str, title: str, content: Columns) -> Panel:
-    levels, shown = list(range(DEPTH_OF_HEAT)), [NAMES.get(name, name) for name in names]
+    shown = [NAMES.get(name, name) for name in names]
     number = f"indexof({shown!r}, datum.value) + 1"
     cells = alt.Chart(alt.NamedData(table))
     place = {
@@ -210,18 +210,14 @@ def _matrix(names: tuple[str, ...], table: str, title: str, content: Columns) ->
                    axis=alt.Axis(labelExpr=f"({number}) + '  ' + datum.value", domain=False, ticks=False,
                                  labelLimit=200)),
     }  # fmt: skip
-    ground = alt.Scale(domain=levels, range=[f"var(--h{level})" for level in levels])
-    inks = alt.Scale(domain=levels, range=[f"var(--i{level})" for level in levels])
     hover = [alt.Tooltip("down:N", title="one"), alt.Tooltip("across:N", title="other"),
              alt.Tooltip("share:Q", title="agree on", format=".3f")]  # fmt: skip
-    tiles = cells.mark_rect(stroke="var(--paper)", strokeWidth=2, cornerRadius=3).encode(
-        **place, color=alt.Color("level:O", scale=ground, legend=None), tooltip=hover
-    )
-    words = cells.mark_text(fontSize=10).encode(
-        **place, text="text:N", color=alt.Color("level:O", scale=inks, legend=None)
-    )
+    # At half the opacity text is still readable on the colour.
+    shade = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0, 0.5]), legend=None)
+    tiles = cells.mark_rect(color="var(--accent)", cornerRadius=3).encode(**place, opacity=shade, tooltip=hover)
+    words = cells.mark_text(fontSize=10).encode(**place, text="text:N")
     pairs = zip(content["down"], content["across"], content["text"], strict=True)
     said = "; ".join(f"{down} with {across} {text}" for down, across, text in pairs)
-    chart = alt.layer(tiles, words).resolve_scale(color="independent")
+    chart = alt.layer(tiles, words)
     key = table.replace(" ", "-")
     return Panel(key, chart, table, f"{title}: {said}.", height=CELL * len(names) + 24, name=title)

@@ -6,7 +6,7 @@ Panels are linked: marking and filtering apply to all of them.
 import altair as alt
 
 from collapselab.analysis.models import Floats
-from collapselab.report.charts.axes import NUMBER, far_null, if_logarithmic, null_level, null_of, value_axis
+from collapselab.report.charts.axes import NUMBER, if_logarithmic, null_level, null_of, value_axis
 from collapselab.report.charts.panels import (
     Figure,
     Panel,
@@ -25,8 +25,7 @@ from collapselab.report.data import ReportData
 from collapselab.report.view import Keys, View
 from collapselab.report.words import metric_name, outcome_column, outcome_name
 
-BRUSH = "brush"
-PAPER = "In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
+PAPER = " In the paper (Wu & Papyan 2024, arXiv:2405.17767) these are the panels of Figures 1 to 3, for its 230 models."
 WITH_A_MOUSE = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
 """Mouse only: on a touch screen a finger scrolls, and the form above the panels marks models."""
 MOST_SHAPES = 3
@@ -46,29 +45,15 @@ def collapse(view: View) -> Figure | str:
     if not data.main:
         return "No metric was measured."
     panels = [_against_outcome(view, metric) for metric in data.main]
-    paper = PAPER if data.outcome == "val_loss" else ""
-    return Figure(_reading(data, data.main), panels, legend(view.keys), paper=paper, filters=True)
-
-
-def _reading(data: ReportData, metrics: list[str]) -> str:
-    """Explain how to read these panels."""
-    parts = ["Each point is a run at its last checkpoint, without interventions; the line is a least-squares fit."]
-    if any(null_of(data, metric) is not None for metric in metrics):
-        parts.append("Dashed: the median level with shuffled labels, or in the heading if it is far away.")
-    else:
-        parts.append("Levels with shuffled labels were not measured.")
-    if any(metric in data.logarithmic for metric in metrics):
-        parts.append("On logarithmic axes, line, r and R² are those of the metric’s logarithm.")
-    if any(_both_ways(data, metric) for metric in metrics):
-        parts.append("Where values of both signs span decades, the axis is symmetric logarithmic, without a line.")
-    parts.append(
+    caption = (
+        "Each point is a run at its last checkpoint, without interventions. The line is a least-squares fit; on a "
+        "logarithmic axis, line, r and R² are those of the metric’s logarithm, and an axis that is logarithmic on both "
+        "sides of 0 has no line. Dashed: the median level with shuffled labels, or in the heading if it is far away. "
         "Runs also differ in size or training, so this is descriptive: it does not separate collapse from scale."
     )
-    return " ".join(parts)
-
-
-def _both_ways(data: ReportData, metric: str) -> bool:
-    return metric not in data.logarithmic and if_logarithmic(data, metric, _compared(data, metric)) is not None
+    caption += PAPER if data.outcome == "val_loss" else ""
+    shapes = ("training",) if _has_shapes(view.keys) else ()
+    return Figure(caption, panels, (colour_legend(view.keys), "depth", *shapes), filters=True)
 
 
 def _compared(data: ReportData, metric: str) -> Floats:
@@ -85,54 +70,30 @@ def _against_outcome(view: View, metric: str) -> Panel:
     x = value_axis(metric, values_on_log, alt.X)
     y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=alt.Scale(zero=False))
     hover = tooltip(outcome, [metric])
-    layers = null_level(data, metric, values, log=log, across=True)
-    if not _both_ways(data, metric):
-        mine = known_models(metric, outcome).transform_filter("datum.compared")
-        layers.append(least_squares_line(mine, metric, outcome, log=log))
-    points = _points(data, view.keys, metric).encode(x=x, y=y, tooltip=hover)
-    layers.append(points.add_params(alt.selection_interval(name=BRUSH, on=WITH_A_MOUSE, zoom=False)))
-    chart = with_links(alt.layer(*layers)).add_params(alt.param(name="others", value=False))
-    return Panel(
-        f"collapse-{metric}", chart, "models", _numbers(data, metric), metric,
-        note=joined(direction(data, metric), far_null(data, metric, values, log=log)),
-        fit=_fit_words(data, metric),
-    )  # fmt: skip
-
-
-def _points(data: ReportData, keys: Keys, metric: str) -> alt.Chart:
-    """Draw the compared models as filled points; on request the others (earlier checkpoints, arms) as rings."""
-    drawable = f"datum['{metric}'] > 0" if metric in data.logarithmic else "true"
-    mine = known_models(metric, data.outcome).transform_filter(f"datum.compared || (others && {drawable})")
-    points: alt.Chart = mine.mark_point(filled=True).encode(
-        color=model_colour(keys), size=depth_size(keys),
-        stroke=model_colour(keys, alt.Stroke),
-        shape=alt.condition("datum.compared", training_shape(keys), alt.value("circle"))
-        if _has_shapes(keys)
-        else alt.value("circle"),
-        fillOpacity=alt.condition("datum.compared", alt.value(1), alt.value(0)),
-        strokeWidth=alt.condition("datum.compared", alt.value(0), alt.value(1.6)),
+    null, far_null = null_level(data, metric, values, log=log, across=True)
+    layers = [*null]
+    if not log or metric in data.logarithmic:
+        layers.append(least_squares_line(known_models(metric, outcome), metric, outcome, log=log))
+    points = known_models(metric, outcome).mark_point(filled=True).encode(
+        x=x, y=y, tooltip=hover, color=model_colour(view.keys), size=depth_size(view.keys),
+        shape=training_shape(view.keys) if _has_shapes(view.keys) else alt.value("circle"),
         opacity=alt.condition(WHERE_CHOSEN, alt.value(0.85), alt.value(0.07)),
     )  # fmt: skip
-    return points
+    layers.append(points.add_params(alt.selection_interval(name="brush", on=WITH_A_MOUSE, zoom=False)))
+    return Panel(
+        f"collapse-{metric}", with_links(alt.layer(*layers)), "models", _numbers(data, metric), metric,
+        note=joined(direction(data, metric), far_null),
+        fit=_fit_words(data, metric),
+    )  # fmt: skip
 
 
 def _has_shapes(keys: Keys) -> bool:
     return len(keys.trainings) <= MOST_SHAPES
 
 
-def legend(keys: Keys) -> tuple[str, ...]:
-    """Explain the marks."""
-    return (colour_legend(keys), "depth", *(["training"] if _has_shapes(keys) else []))
-
-
-def has_others(data: ReportData) -> bool:
-    """Return whether there are checkpoints or arms that the panels leave out by default."""
-    return data.models is not None and bool((~data.models.compared & data.models.frame[data.outcome].notna()).any())
-
-
 def known_models(metric: str, outcome: str) -> alt.Chart:
-    """Filter the models that have both numbers and are shown on the page."""
-    chart = alt.Chart(alt.NamedData("models")).transform_filter(f"isValid(datum['{metric}'])")
+    """Filter the compared models (the last checkpoints of untreated runs) that have both numbers and are shown."""
+    chart = alt.Chart(alt.NamedData("models")).transform_filter(f"datum.compared && isValid(datum['{metric}'])")
     return chart.transform_filter(f"isValid(datum.{outcome_column(outcome)})").transform_filter(WHERE_SHOWN)
 
 
@@ -147,17 +108,11 @@ def least_squares_line(models: alt.Chart, metric: str, outcome: str, *, log: boo
 
 
 def _numbers(data: ReportData, metric: str) -> str:
-    relation = data.relation(metric)
-    start = f"{metric_name(metric)} ({metric}) against {outcome_name(data.outcome)}"
-    if relation is None or relation.r is None or relation.r2 is None:
-        why = relation.why if relation and relation.why else "not related."
-        return f"{start}: values {extent(data, metric)}; no R²: {why}"
-    text = f"{start} for {relation.n:,} runs: r {relation.r:+.2f}, R² {relation.r2:.2f}"
-    if relation.transform == "log":
-        text += ", of the logarithm"
-    level = null_of(data, metric)
+    relation, level = data.relation(metric), null_of(data, metric)
+    r = f"r {relation.r:+.2f}, " if relation and relation.r is not None else ""
     null = "" if level is None else f", with shuffled labels {level:.3g}"
-    return f"{text}; values {extent(data, metric)}{null}."
+    start = f"{metric_name(metric)} ({metric}) against {outcome_name(data.outcome)}"
+    return f"{start}: {r}{_fit_words(data, metric)}; values {extent(data, metric)}{null}."
 
 
 def _fit_words(data: ReportData, metric: str) -> str:

@@ -1,20 +1,17 @@
-"""Metrics against width, one training regime at a time, and the outcome against the number of parameters."""
+"""Metrics against width, one training regime at a time."""
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
 from collapselab.analysis.models import Regime, row_tuples
-from collapselab.report.charts.axes import if_logarithmic, log_ticks, value_axis
-from collapselab.report.charts.panels import Figure, Panel, colour_legend, depth_size, extent, model_colour, tooltip
+from collapselab.report.charts.axes import if_logarithmic, value_axis
+from collapselab.report.charts.panels import Figure, Panel, depth_size, extent
 from collapselab.report.data import ReportData
 from collapselab.report.view import Columns, Keys, Line, View, columns, in_order, label
-from collapselab.report.words import metric_name, outcome_column, outcome_name, regime_name, trend_note
+from collapselab.report.words import metric_name, regime_name, trend_note
 
 ALL = "all models"
 """Name of the only regime if no setting but the checkpoint varies."""
-MOST = 8
-"""Maximal number of regimes with a panel of the outcome, and of regimes in the legend."""
 TABLE = "sizes"
 
 
@@ -32,18 +29,6 @@ def width_lines(view: View) -> Figure | str:
     first = max(regimes, key=lambda where: table["where"].count(where))  # the regime with the most models
     panels = [_lines(data, view.keys, metric, table, first) for metric in data.main]
     return Figure(caption, panels, ("depth",), tables={TABLE: table}, regimes=regimes, regime=first)
-
-
-def loss_and_scale(view: View) -> Figure | str:
-    """Draw a small panel for each regime, so that none hides another."""
-    data = view.data
-    known = pd.DataFrame() if data.models is None else data.models.known[["parameters", data.outcome]].dropna()
-    if not len(known) or known["parameters"].nunique() < 2:
-        return "The models do not differ in their number of parameters, or it is unknown."
-    caption = "Each point is a trained model; every panel is one training regime, on the same axes."
-    spans = {name: (float(known[name].min()), float(known[name].max())) for name in ("parameters", data.outcome)}
-    panels = [_outcome_panel(view, training, spans) for training in view.keys.trainings[:MOST]]
-    return Figure(caption, panels, (colour_legend(view.keys), "depth"))
 
 
 def _size_table(data: ReportData) -> Columns:
@@ -83,23 +68,3 @@ def _lines(data: ReportData, keys: Keys, metric: str, table: Columns, regime: st
     rows = data.trends("width", metric)
     words = f"{metric_name(metric)} ({metric}) against width: values {extent(data, metric)}. {trend_note(rows)}"
     return Panel(f"width_lines-{metric}", chart, TABLE, words.strip(), metric, note=trend_note(rows))
-
-
-def _outcome_panel(view: View, training: str, spans: dict[str, tuple[float, float]]) -> Panel:
-    outcome = view.data.outcome
-    low, high = spans["parameters"]
-    x = alt.X("parameters:Q", title="parameters",
-              scale=alt.Scale(type="log", domain=[low / 1.1, high * 1.1], nice=False),
-              axis=alt.Axis(values=log_ticks(low, high), format="~s"))  # fmt: skip
-    least, most = spans[outcome]
-    margin = 0.04 * (most - least) or 0.01
-    span = alt.Scale(domain=[least - margin, most + margin], nice=False, zero=False)
-    y = alt.Y(f"{outcome_column(outcome)}:Q", title=outcome_name(outcome), scale=span)
-    chart = alt.Chart(alt.NamedData("models"))
-    mine = chart.transform_filter(alt.FieldEqualPredicate(field="training", equal=training))
-    mine = mine.transform_filter(f"datum.compared && isValid(datum.{outcome_column(outcome)})")
-    points = mine.mark_point(filled=True, opacity=0.85).encode(
-        x=x, y=y, color=model_colour(view.keys), size=depth_size(view.keys), tooltip=tooltip(outcome, [])
-    )
-    words = f"{outcome_name(outcome)} against parameters, {training}; from {least:.3g} to {most:.3g} in all panels."
-    return Panel(f"loss_and_scale-{view.keys.trainings.index(training)}", points, "models", words, name=training)

@@ -1,7 +1,7 @@
 """Tokens of the model with the lowest validation loss: its classes by frequency, and the extremes of each kind.
 
-The drawn points are a sample, even over frequencies and with the extremes kept; what is counted, searched and listed
-is every class. Texts of tokens are untrusted: `quoted` escapes whatever is not printable in them, and the page
+The drawn points are a sample that is even over ranks of frequency; what is counted, searched and listed is every
+class. Texts of tokens are untrusted: `quoted` escapes whatever is not printable in them, and the page
 inserts the rest as text, never as HTML.
 """
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 MISSING = "Single classes were not measured (`--classes` does)."
 METRICS = [name for name in SORTABLE if name not in ("count", "samples")]
 LOGARITHMIC = ("cdnv", "norm", "variance", "distance", "head_norm")
-DRAWN = 900
-"""Number of classes drawn in a panel."""
-RANGES, EXTREMES, MEDIANS = 60, 3, 12
+DRAWN, MEDIANS = 1200, 12
+"""Maximal number of classes that a panel draws, and number of points of its median line."""
 ALL = "tokens.csv"
 LONGEST = 40
 """Number of characters of a token that are shown."""
@@ -72,20 +71,19 @@ def token_ends(view: View) -> Figure | str:
         return MISSING if tokens is None else "Too few classes have a CDNV."
     caption = (
         f"{quoted(tokens.name)}: tokens by the mean CDNV of their class with all others, which is small for collapsed "
-        "classes. In brackets: occurrences. Frequent tokens follow more kinds of text, which also increases their "
-        "variance."
+        "classes. Frequent tokens follow more kinds of text, which also increases their variance."
     )
     known = tokens.frame.dropna(subset=["cdnv"]).sort_values(["cdnv", "token"])
     groups = [("all kinds", known), *((kind, known[known["kind"] == kind]) for kind in KINDS)]
     rows = [
-        (kind, f"{len(group):,}", _named(group.head(TOP)), _named(group.tail(TOP).iloc[::-1]))
+        (f"{kind}\n({len(group):,} classes)", _named(group.head(TOP)), _named(group.tail(TOP).iloc[::-1]))
         for kind, group in groups
         if len(group) >= 2 * TOP
     ]
     names = ["token", "text", "kind", "count", *METRICS, "nearest"]
     by_count = tokens.frame.sort_values("count", ascending=False).assign(text=tokens.frame["text"].map(quoted))
     every = table_bytes(names, ([plain(value) for value in row] for row in by_count[names].itertuples(index=False)))
-    listing = Listing("", ("kind", "classes", "most collapsed", "least collapsed"), rows)
+    listing = Listing(("kind", "most collapsed", "least collapsed"), rows)
     return Figure(caption, lists=[listing], saved={ALL: every}, search=ALL)
 
 
@@ -117,22 +115,11 @@ def token_frequency(view: View) -> Figure | str:
     return Figure(caption, panels, tables={"tokens drawn": points, "token medians": middle})
 
 
-def thinned(frame: pd.DataFrame, most: int = DRAWN) -> pd.DataFrame:
-    """Sample classes evenly over ranges of frequency, and keep both extremes of every number; all if they are few."""
-    if len(frame) <= most:
-        return frame
-    extremes: set[int] = set()
-    for name in METRICS:
-        ordered = frame[name].dropna().sort_values(kind="stable").index
-        extremes |= {*ordered[:EXTREMES], *ordered[-EXTREMES:]}
-    logs = np.log(frame["count"].astype(float))
-    place = pd.Series(pd.cut(logs, RANGES, labels=False, include_lowest=True), index=frame.index)
-    share = max(1, (most - len(extremes)) // max(1, place.nunique()))
-    kept: set[int] = set(extremes)
-    for _, group in frame.groupby(place):
-        order = group.sort_values(["cdnv", "token"], kind="stable").index
-        kept |= set(order[np.linspace(0, len(order) - 1, min(share, len(order))).round().astype(int)])
-    return frame[frame.index.isin(kept)].iloc[:most]
+def thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return all classes if they are few, else a sample that is even over the logarithm of their rank."""
+    ranks = np.geomspace(1, len(frame), DRAWN).round().astype(int) - 1
+    ordered = frame.sort_values(["count", "token"], ascending=[False, True])
+    return frame if len(frame) <= DRAWN else ordered.iloc[np.unique(ranks)]
 
 
 def _frequency_panel(frame: pd.DataFrame, name: str) -> Panel:

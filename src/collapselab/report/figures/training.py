@@ -12,11 +12,9 @@ from collapselab.analysis.trends import REGULARISERS
 from collapselab.report.charts.axes import (
     NUMBER,
     drawn_values,
-    far_null,
     log_ticks,
     logarithmic_values,
     null_level,
-    null_of,
     value_axis,
 )
 from collapselab.report.charts.panels import (
@@ -47,13 +45,11 @@ def training(view: View) -> Figure | str:
     data = view.data
     if data.models is None or data.models.frame[_time(data)].nunique() < 2:
         return "Every run was measured at one checkpoint only."
-    caption = "A line is a run, a dot a checkpoint; a dot without a line is a run with one checkpoint. "
-    if (data.models.frame["epoch"] == 0).any():
-        caption += "Hollow dots at epoch 0 are the models before training. "
-    else:
-        caption += "The models before training were not measured. "
-    if any(null_of(data, metric) is not None for metric in data.main):
-        caption += "Dashed: the median level of trained models with shuffled labels; one far away is in the heading."
+    caption = (
+        "A line is a run, a dot a checkpoint; a dot without a line is a run with one checkpoint. Hollow dots at epoch "
+        "0 are models before training, where they were measured. Dashed: the median level of trained models with "
+        "shuffled labels; one far away is in the heading."
+    )
     panels = [_along_training(data, view.keys, metric) for metric in data.main]
     return Figure(caption, panels, (colour_legend(view.keys),))
 
@@ -74,11 +70,11 @@ def _along_training(data: ReportData, keys: Keys, metric: str) -> Panel:
     )  # fmt: skip
     values = drawn_values(data, metric, from_initialisation=True)
     log = values_on_log is not None
-    null = null_level(data, metric, values, log=log)
+    null, far_null = null_level(data, metric, values, log=log)
     note = trend_note(data.trends("epoch", metric)) or direction(data, metric)
     return Panel(
         f"training-{metric}", with_links(alt.layer(*null, lines, dots)), "models",
-        _along(data, metric), metric, note=joined(note, far_null(data, metric, values, log=log)),
+        _along(data, metric), metric, note=joined(note, far_null),
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@
 
   function refresh(key) {
     const view = views.get(key), signals = data.panels[key].signals, wanted = { ...state, where: regime(), ...axis() };
-    const changed = ["shown", "others", "chosen", "where", "xname", "yname", "xlog", "ylog"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
+    const changed = ["shown", "chosen", "where", "xname", "yname", "xlog", "ylog"].filter(name => signals.includes(name) && view.signal(name) !== wanted[name]);
     for (const name of changed) view.signal(name, wanted[name]);
     if (changed.length) view.runAsync();
   }
@@ -99,7 +99,7 @@
 
   /* ---- which models are shown, and which are marked ---- */
 
-  const state = { shown: everything, chosen: everything, others: false, brushing: null };
+  const state = { shown: everything, chosen: everything, brushing: null };
   const form = document.querySelector(".filters");
   let waiting = null;
 
@@ -148,7 +148,6 @@
     const kept = models.filter(line =>
       Object.entries(wanted).every(([name, values]) => values.has(String(line[name]))));
     state.shown = kept.length === models.length ? everything : Object.fromEntries(kept.map(line => [line.id, true]));
-    state.others = Boolean(form.others && form.others.checked);
     if (state.brushing) { clearBrush(state.brushing); state.brushing = null; }
     mark();
     fits();
