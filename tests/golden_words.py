@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -112,6 +112,7 @@ class PageWords(HTMLParser):
             self._open.append(tag)
         if tag in self.BLOCKS:
             self.lines.append("")
+        self.lines[-1] += " "
 
     def handle_endtag(self, tag: str) -> None:
         if tag == self._open[-1]:
@@ -133,12 +134,20 @@ def page_words(source: Path) -> str:
     return PageWords(report(source).page.read_text("utf-8")).words()
 
 
+@cache
+def measured() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder of two measured models, which two cases report."""
+    folder = tempfile.TemporaryDirectory()
+    measure_models(Path(folder.name))
+    return folder
+
+
 def of_model_page(folder: Path) -> str:
-    return page_words(result_of(measure_models(folder), 16))
+    return page_words(result_of(Path(measured().name) / "results", 16))
 
 
 def of_models_page(folder: Path) -> str:
-    return page_words(measure_models(folder))
+    return page_words(Path(measured().name) / "results")
 
 
 def of_suite_page(folder: Path) -> str:
