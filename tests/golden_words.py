@@ -25,8 +25,8 @@ from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.analysis.words import short_summary
 from collapselab.records.published import import_published
 from collapselab.records.tables import RESULTS, RUNS, Run
-from golden_cli import CLI_CASES
 from collapselab.report.report import report
+from golden_cli import CLI_CASES
 from report.measured import measure_models, result_of
 from report.suites import write_suite
 
