@@ -175,15 +175,15 @@ def rates_best() -> Numbers:
     return (0.003,)
 
 
-def gap_effect(name: str, column: str = "gap") -> Interval:
-    return interval(differences(last("gap-100", intervene=name), last("gap-100", intervene="none"), column))
+def gap_effect(name: str, column: str = "gap", suite: str = "gap-100") -> Interval:
+    return interval(differences(last(suite, intervene=name), last(suite, intervene="none"), column))
 
 
-def gap_at_equal_loss(name: str, level: float | None = None) -> Interval:
+def gap_at_equal_loss(name: str, level: float | None = None, suite: str = "gap-100") -> Interval:
     """Arm minus control in validation loss at the final training loss of the slower run, or at this training loss."""
     found = []
     for seed in range(8):
-        arm, control = (at("gap-100", intervene=one, seed=seed).sort_values("tokens") for one in (name, "none"))
+        arm, control = (at(suite, intervene=one, seed=seed).sort_values("tokens") for one in (name, "none"))
         if level is None:
             found.append(at_equal_training_loss(arm, control))
         else:
@@ -232,6 +232,57 @@ def gap_best_loss() -> Numbers:
 @claim("gap-100.md")
 def gap_sham() -> Numbers:
     return tuple(includes_zero(gap_effect("within:+0.1:sham")))
+
+
+SMALL_GAP = "gap-400"
+
+
+@claim("gap-400.md")
+def small_gap_end() -> Numbers:
+    control = at(SMALL_GAP, intervene="none").groupby("checkpoint")[["epoch", "gap", "val_loss"]].mean()
+    best, end = control.iloc[int(control["val_loss"].argmin())], control.iloc[int(control["epoch"].argmax())]
+    return end["epoch"], end["gap"], best["val_loss"], best["epoch"], end["val_loss"]
+
+
+@claim("gap-400.md")
+def small_gap_within() -> Numbers:
+    name = "within:+0.1"
+    return (
+        *down(gap_effect(name, suite=SMALL_GAP)), *up(gap_effect(name, "train_loss", SMALL_GAP)),
+        *down(gap_at_equal_loss(name, suite=SMALL_GAP)), *includes_zero(gap_effect(f"{name}:sham", suite=SMALL_GAP)),
+    )  # fmt: skip
+
+
+@claim("gap-400.md")
+def small_gap_no_better() -> Numbers:
+    best, accuracy = (gap_effect("within:+0.1", column, SMALL_GAP) for column in ("best_val_loss", "val_accuracy"))
+    return *includes_zero(best), *down(accuracy)
+
+
+@claim("gap-400.md")
+def small_gap_others() -> Numbers:
+    names = ("uniform_means:+0.1", "within:-0.1", "uniform_means:-0.1", "isotropy:+0.1")
+    combined = {name for name in last(SMALL_GAP)["intervene"] if " " in name}
+    for name in combined:
+        up(gap_at_equal_loss(name, suite=SMALL_GAP))
+    if len(names) + len(combined) + 3 != last(SMALL_GAP)["intervene"].nunique():
+        raise ValueError("expected these arms, within:+0.1, its sham and the control to be all")
+    return tuple(number for name in names for number in up(gap_at_equal_loss(name, suite=SMALL_GAP)))
+
+
+@claim("gap-400.md")
+def small_gap_reversed() -> Numbers:
+    up(gap_at_equal_loss("isotropy:+0.1", suite=SMALL_GAP))
+    epochs = at("gap-100", intervene="none")["epoch"].max()
+    return epochs, 100, *up(gap_at_equal_loss("within:+0.1")), *down(gap_at_equal_loss("isotropy:+0.1"))
+
+
+@claim("gap-400.md")
+def small_gap_metrics() -> Numbers:
+    name = "within:+0.1"
+    toward = [down(gap_effect(name, metric, SMALL_GAP)) for metric in ("cdnv_log", "within_share")]
+    away = ratio(last(SMALL_GAP, intervene=name), last(SMALL_GAP, intervene="none"), "cdnv_k2")
+    return *toward[0], *toward[1], *away
 
 
 @claim("separable-pilot.md")
@@ -752,8 +803,9 @@ def readme_overfitting() -> Numbers:
 def readme_gap() -> Numbers:
     name, end = "within:+0.1", gap_overfits()
     return (
-        end[0], 100, len(last("gap-100", intervene=name)), *down(gap_effect(name)), *up(gap_at_equal_loss(name)),
-        *includes_zero(gap_effect(name, "best_val_loss")),
+        400, small_gap_end()[0], len(last(SMALL_GAP, intervene=name)), *down(gap_effect(name, suite=SMALL_GAP)),
+        *down(gap_at_equal_loss(name, suite=SMALL_GAP)), *includes_zero(gap_effect(name, "best_val_loss", SMALL_GAP)),
+        100, end[0], *up(gap_at_equal_loss(name)),
     )  # fmt: skip
 
 

@@ -106,7 +106,11 @@ QUESTIONS = {
         "logdist_std", "agreement"), outcomes=("train_loss", "gap", "clipped"),
     ),
     "gap-100": Question(
-        "Interventions and the generalisation gap", ("intervene",), ("effects",), effects=True,
+        "Interventions and a large generalisation gap", ("intervene",), ("effects",), effects=True,
+        outcomes=("train_loss", "gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "clipped"),
+    ),
+    "gap-400": Question(
+        "Interventions and a small generalisation gap", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "clipped"),
     ),
 }  # fmt: skip
