@@ -622,3 +622,17 @@ def test_a_tokenizer_is_trained_on_text_without_spaces_in_seconds(tmp_path: Path
     start = time.perf_counter()
     tokenizer_module.tokenizer_for("bpe:300", source_of([text]).train)
     assert time.perf_counter() - start < 60
+
+
+def test_a_text_is_called_by_its_folder_wherever_that_is(tmp_path: Path) -> None:
+    folder = tmp_path / "TinyStories-part"
+    folder.mkdir()
+    for split in ("train", "validation"):
+        (folder / f"{split}.txt").write_text(f"{split}: once upon a time\n\n" * 20)
+    recipe = Recipe(tokenizer="characters", block=8)
+    corpus = build_corpus(open_source([str(folder)]), tmp_path / "corpus", recipe)
+    assert corpus.record.text_name == "TinyStories-part"
+    moved = folder.rename(tmp_path / "moved")
+    assert build_corpus(open_source([str(moved)]), tmp_path / "corpus", recipe).hash == corpus.hash
+    by_files = open_source([str(moved / "train.txt")], validation=[str(moved / "validation.txt")])
+    assert build_corpus(by_files, tmp_path / "corpus", recipe).record.text_hash == corpus.record.text_hash

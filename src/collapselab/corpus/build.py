@@ -169,6 +169,7 @@ def _write(source: Source, recipe: Recipe, request: dict[str, JsonValue], folder
         splits=SplitRecords(train=train.record(), validation=validation.record()),
         files=files,
         versions={name: version(name) for name in ("collapselab", "tokenizers", "transformers")},
+        folder=source.folder,
     )
     record.model_copy(update={"hash": record.contents_hash()}).write(folder / CORPUS)
 

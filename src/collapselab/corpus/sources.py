@@ -70,6 +70,8 @@ class Source:
     """Whether documents are pieces of one text, with no separator between them."""
     write: Callable[[Path], None] | None = None
     """Writes further files of the source to the folder of its corpus."""
+    folder: str | None = None
+    """Name of the folder that all files are from. It is not in `provenance`: moved files are the same text."""
 
     @property
     def split(self) -> str | None:
@@ -94,7 +96,7 @@ def open_source(
 
     `validation_share` is the part that is held out if the files contain only one text.
     """
-    reading = reading or Reading()
+    reading, asked = reading or Reading(), names
     first = ALIASES.get(names[0], names[0])
     open_named = SOURCES.get(first.partition(":")[0])
     if open_named is not None and len(names) > 1:
@@ -102,6 +104,8 @@ def open_source(
     if open_named is None and not validation and (splits := _splits_of_folder(names)):
         names, validation = splits
     source = _files(names, reading) if open_named is None else open_named(first, reading)
+    if open_named is None and len(asked) == 1 and Path(asked[0]).is_dir():
+        source = replace(source, folder=Path(asked[0]).resolve().name)
     if (reading.split or reading.revision) and source.provenance["kind"] != "hub":
         raise CorpusError(f"{names[0]}: only a data set of the hub (hf:NAME) has a split or revision to choose.")
     if validation:
@@ -110,7 +114,9 @@ def open_source(
             raise CorpusError(f"{names[0]}: defines its own tokens, so other files cannot be its validation split.")
         if _file_hashes(source) & _file_hashes(given):
             log.warning("%s: the same file is training and validation data; use held-out text.", validation[0])
-        return Source(source.train, given.train, {**source.provenance, "validation": given.provenance["files"]})
+        return replace(
+            source, validation=given.train, provenance={**source.provenance, "validation": given.provenance["files"]}
+        )
     is_splittable = source.provenance["kind"] == "files" and reading.separator is not None
     return _split_one_text(source, validation_share) if is_splittable else source
 
@@ -300,13 +306,13 @@ def _split_one_text(source: Source, share: float) -> Source:
         paragraphs = replace(
             source.train, open=lambda: (part for text in source.train.open() for part in _paragraphs(text))
         )
-        return Source(paragraphs, None, {**source.provenance, "split": words})
+        return replace(source, train=paragraphs, provenance={**source.provenance, "split": words})
     cut = _cut(text, share)
     if not text[:cut].strip() or not text[cut:].strip():
         return source
     words = f"one text; its last {1 - cut / len(text):.1%} are held out for validation"
     first, last = (_part(source.train, slice(*ends), text) for ends in ((0, cut), (cut, None)))
-    return Source(first, last, {**source.provenance, "split": words})
+    return replace(source, train=first, validation=last, provenance={**source.provenance, "split": words})
 
 
 def _paragraphs(text: str) -> Iterator[str]:

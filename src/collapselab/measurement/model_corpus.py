@@ -202,7 +202,8 @@ def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> 
 
     digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
     validation = None if source.validation is None else turns(source.validation)
-    return Source(turns(source.train), validation, {**source.provenance, "chat": f"{role} {digest[:16]}"})
+    provenance = {**source.provenance, "chat": f"{role} {digest[:16]}"}
+    return Source(turns(source.train), validation, provenance, folder=source.folder)
 
 
 def chat_role(corpus: Corpus) -> str | None:

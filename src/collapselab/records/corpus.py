@@ -89,6 +89,8 @@ class CorpusRecord(Record):
     """Bytes and SHA-256 of each file."""
     versions: dict[str, str] = Field(default_factory=dict)
     """Of collapselab, tokenizers, transformers."""
+    folder: str | None = None
+    """Name of the folder that the text came from, which names the text; None if it was no single folder."""
 
     @property
     def first(self) -> int:
@@ -112,7 +114,9 @@ class CorpusRecord(Record):
 
     @property
     def text_name(self) -> str:
-        """What the text is called: the data set, or the first of its files; else the kind of its source."""
+        """What the text is called: the data set, the folder or the first of its files; else the kind of its source."""
+        if self.folder:
+            return self.folder
         source = self.request.source
         files = source.get("files")
         first = files[0] if isinstance(files, list) and files else None
