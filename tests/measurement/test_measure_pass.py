@@ -182,7 +182,7 @@ def test_the_null_is_one_permutation_of_all_labels_whatever_the_batches(corpus: 
     sample = Sample(corpus.train, name="training split", length=20, blocks=40, seed=3)
     whole = sample.null_labels(0, 40)
     assert torch.equal(torch.cat([sample.null_labels(i, i + 8) for i in range(0, 40, 8)]), whole)
-    labels = sample.ids(0, 40)[:, 1:]
+    labels = sample.read(0, 40).ids[:, 1:]
     assert torch.equal(whole.flatten().sort().values, labels.flatten().sort().values)
     assert not torch.equal(whole, Sample(corpus.train, name="", length=20, blocks=40, seed=4).null_labels(0, 40))
 

@@ -130,7 +130,7 @@ def test_more_replaced_inputs_are_the_same_and_more(model: Any, corpus: Corpus) 
         )
         result = measured(model, corpus, outcomes="corruption_slope", seed=3)
     sample = plans[0].splits["validation"].samples.last
-    ids = sample.ids(0, len(sample))
+    ids = sample.read(0, len(sample)).ids
     changed = {share: outcomes._replaced(plans[0], sample, share, ids, 0) for share in (0.05, 0.1, 0.2)}
     for share, other in changed.items():
         assert float((other != ids).double().mean()) == pytest.approx(share, abs=0.03)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from analysis.test_tokens import facts
-from collapselab.measurement.report_to import report_measurement
+from collapselab.measurement.result import report_measurement
 from collapselab.records.measurement import Result
 from records.test_tables import ROW
 

@@ -34,6 +34,7 @@ class Processes:
         self.group = group
         self.rank = 0 if group is None else dist.get_rank(group)
         self.world = 1 if group is None else dist.get_world_size(group)
+        self.first = self.rank == 0
 
     @classmethod
     def joined(cls) -> Self:
@@ -44,10 +45,6 @@ class Processes:
             dist.init_process_group("gloo", timeout=PATIENCE)
             return cls(dist.group.WORLD)
         return cls(dist.new_group(backend="gloo", timeout=PATIENCE))
-
-    @property
-    def first(self) -> bool:
-        return self.rank == 0
 
     def device(self, name: str) -> str:
         """The device of this process: with several GPUs in a machine each takes its own."""

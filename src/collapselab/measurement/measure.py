@@ -17,11 +17,10 @@ from collapselab.disk import check_writable
 from collapselab.errors import ConfigError, DiskError, Interrupted, UserError
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure_model import measure_model
-from collapselab.measurement.model_corpus import Text, common_block, model_corpus, opened_texts
+from collapselab.measurement.model_corpus import Data, Text, common_block, model_corpus, opened_texts
 from collapselab.measurement.open_model import open_model
 from collapselab.measurement.plan import MeasureRequest, default_tokens, parsed_settings
-from collapselab.measurement.report_to import report_measurement
-from collapselab.measurement.result import named_corpora
+from collapselab.measurement.result import named_corpora, report_measurement
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource, checkpoint_model, find_models
 from collapselab.models.function_model import Forward, FunctionModel
@@ -30,7 +29,7 @@ from collapselab.records.measurement import Result, Results, check_suffix, write
 from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import STATE, open_result_folder, out_folder
 from collapselab.records.run import Checkpoint
-from collapselab.trackers import check_tracker
+from collapselab.trackers import NONE, check_tracker
 
 log = logger(__name__)
 
@@ -81,8 +80,9 @@ def measure(
     folder, and ends with the same bits; repeated, it returns the stored result.
     """
     options, running, by_default = parsed_settings(options, settings)
-    check_tracker(running.report_to)
-    sources = _sources(_function_or_model(model, forward, head, bias))
+    if running.report_to != NONE:
+        check_tracker(running.report_to)
+    sources = _sources(model, forward, head, bias)
     if (folder := out_folder(running.out)) is not None:
         open_result_folder(folder)
         running = replace(running, state=folder / STATE if running.state is None else running.state)
@@ -96,10 +96,11 @@ def measure(
 
     results, failures = [], {}
     for text in texts:
-        text_for_all = common_block(text, sources, running)
+        if isinstance(text, Data):
+            text = common_block(text, sources, running)
         for number, source in enumerate(sources, 1):
             try:
-                found = model_corpus(source, text_for_all, running)
+                found = model_corpus(source, text, running) if isinstance(text, Data) else text
                 request = _request(found, options, running, processes, further, by_default=by_default)
                 with _in_evaluation(source):
                     opened = open_model(source, request)
@@ -113,7 +114,7 @@ def measure(
                 _warn(str(error), running, processes)
             else:
                 results.append(result)
-                if processes.first and isinstance(source, ModelSource):
+                if running.report_to != NONE and processes.first and isinstance(source, ModelSource):
                     report_measurement(running.report_to, result, source.checkpoint)
                 if len(sources) > 1:
                     _warn(f"{number:,} of {len(sources):,}: {_name_of(source)}", running, processes)
@@ -126,19 +127,16 @@ def measure(
     return measured
 
 
-def _function_or_model(
+def _sources(
     model: Model | Sequence[str | Path] | None, forward: Forward | None, head: Tensor | None, bias: Tensor | None
-) -> Model | Sequence[str | Path]:
+) -> Sequence[ModelSource | nn.Module]:
+    """Return the models that the arguments mean, those in memory without their wrappers."""
     if forward is not None and head is not None and model is None:
-        return FunctionModel(forward, head, bias, name=getattr(forward, "__qualname__", type(forward).__name__))
+        return [FunctionModel(forward, head, bias, name=getattr(forward, "__qualname__", type(forward).__name__))]
     if model is None or forward is not None or head is not None or bias is not None:
         given = [("model", model), ("forward", forward), ("head", head), ("bias", bias)]
         names = ", ".join(name for name, value in given if value is not None) or "neither"
         raise ConfigError(f"measure: needs a model, or forward and head in its place; found {names}.")
-    return model
-
-
-def _sources(model: Model | Sequence[str | Path]) -> Sequence[ModelSource | nn.Module]:
     if isinstance(model, nn.Module):
         return [bare_model(model)]  # a wrapper would call other processes, or compile for every kind of batch
     if isinstance(model, Checkpoint):
@@ -180,7 +178,7 @@ def _warn(text: str, running: Running, processes: Processes) -> None:
 def _request(
     corpus: Corpus, options: Options, running: Running, processes: Processes, further: list[Corpus], *, by_default: bool
 ) -> MeasureRequest:
-    splits, on = corpus.record.splits, named_corpora(further, corpus)
+    splits, on = corpus.record.splits, named_corpora(further, corpus) if further else {}
     if by_default and max(splits.train.tokens, splits.validation.tokens) <= (options.tokens or 0):
         options = replace(options, tokens=None)  # a small corpus is measured whole
     if on:

@@ -52,7 +52,10 @@ def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
         values, seconds = Values(), list[float]()
         collected: dict[Split, Collectors] = {}
         for split in SPLITS:
-            collected[split] = _collected(plan, split, collected.get("train"), resume)
+            collectors = Collectors.wanted(COLLECTORS, plan, split, collected.get("train"))
+            with nullcontext() if resume is None else resume.stoppable():
+                collected[split] = ForwardPass(plan, split, collectors, resume).run()
+            collected[split].finish(plan.processes)
             values.add(collected[split].values())
             seconds.append(time.perf_counter() - start)
         further = further_scores(plan)
@@ -72,15 +75,6 @@ def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
         if opened.resume is not None:
             opened.resume.remove()
     return result
-
-
-def _collected(plan: MeasurePlan, split: Split, trained: Collectors | None, resume: ResumeFolder | None) -> Collectors:
-    """What all processes collected from a split."""
-    collectors = Collectors.wanted(COLLECTORS, plan, split, trained)
-    with nullcontext() if resume is None else resume.stoppable():
-        collected = ForwardPass(plan, split, collectors, resume).run()
-    collected.finish(plan.processes)
-    return collected
 
 
 @contextmanager

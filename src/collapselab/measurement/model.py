@@ -13,7 +13,7 @@ from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
 from collapselab.models.function_model import FunctionModel
 from collapselab.models.scores import mask_inputs
-from collapselab.models.taps import OutputLayer, check_logits, features, output_layer
+from collapselab.models.taps import OutputLayer, features, output_layer
 from collapselab.records.facts import ModelFacts, WarningFacts
 from collapselab.records.options import Options
 
@@ -25,9 +25,6 @@ CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequen
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
 """Tokens of an automatic batch: more are not faster. On devices other than a CPU fewer, if they do not fit."""
-
-CHECKED_BLOCKS, CHECKED_POSITIONS = 4, 32
-"""Tokens on which the model's own logits are compared: few, since each has a logit for every class."""
 
 
 @final
@@ -57,7 +54,14 @@ class MeasuredModel:
         """Of features: a model that is spread over devices takes its input from any."""
         self.moments_device = torch.device("cpu") if self.device.type == "mps" else self.device
         self.classes = len(self.head.weight)
-        self.classifier = _linear(self.head)
+        self.dtype = str(self.head.weight.dtype).removeprefix("torch.")
+        self.context = context_of(getattr(model, "config", None))
+        # Its scale changes the scores of a classifier; a cap does not change their order.
+        weight, bias, scale = self.head.weight.detach(), self.head.bias, self.head.scale
+        bias = None if bias is None else bias.detach()
+        if scale != 1:
+            weight, bias = weight * scale, None if bias is None else bias * scale
+        self.classifier = OutputLayer(weight, bias)
         for what, tensor in (("layer", self.classifier.weight), ("bias", self.classifier.bias)):
             if tensor is not None and not torch.isfinite(tensor).all():
                 raise ModelError(f"{name}: its output {what} holds nan or infinite numbers.")
@@ -71,15 +75,6 @@ class MeasuredModel:
             return self.model.content_hash()
         return model_hash(cast("PreTrainedModel", self.model))  # or what has its methods
 
-    @property
-    def dtype(self) -> str:
-        return str(self.head.weight.dtype).removeprefix("torch.")
-
-    @property
-    def context(self) -> int | None:
-        """The most tokens that the model can read at once, None if there is no limit."""
-        return context_of(getattr(self.model, "config", None))
-
     def check(self, corpus: Corpus) -> None:
         """CorpusError if the corpus has tokens that the model does not know."""
         embedded = getattr(self.model, "get_input_embeddings", lambda: None)()
@@ -91,11 +86,6 @@ class MeasuredModel:
                 f"{corpus.path}: token {max(used):,} occurs, but {self.name} knows only {known:,} tokens. "
                 f"The corpus was built with the tokenizer {tokenizer}; build one with the model's own."
             )
-
-    def check_logits(self, sample: Sample) -> None:
-        """ModelError if features and output layer do not give the model's own logits on the first tokens of blocks."""
-        ids = sample.ids(0, CHECKED_BLOCKS)[:, :CHECKED_POSITIONS].to(self.device)
-        check_logits(self.model, self.head, ids, name=self.name)
 
     def samples(self, corpus: Corpus, split: str, options: Options) -> ByLayer[Sample]:
         """The samples of a split that are measured, at the last layer and at those below."""
@@ -167,17 +157,6 @@ class MeasuredModel:
         except torch.OutOfMemoryError:
             return False
         return True
-
-
-def _linear(head: OutputLayer) -> OutputLayer:
-    """The layer as a linear classifier: multiplied by its scale, without its cap, which does not change the order."""
-
-    def scaled(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.detach() * head.scale if head.scale != 1 else tensor.detach()
-
-    weight = scaled(head.weight)
-    assert weight is not None
-    return OutputLayer(weight, scaled(head.bias))
 
 
 def context_of(config: object) -> int | None:

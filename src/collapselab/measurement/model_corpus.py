@@ -114,9 +114,9 @@ def saved_tokenizer(tokenizer: Any) -> str:
     return str(folder)
 
 
-def common_block(text: Corpus | Data, models: Sequence[ModelSource | nn.Module], running: Running) -> Corpus | Data:
+def common_block(text: Data, models: Sequence[ModelSource | nn.Module], running: Running) -> Data:
     """Give several models blocks of one size, the smallest context, so that their numbers can be compared."""
-    if isinstance(text, Corpus) or text.block is not None or len(models) == 1:
+    if text.block is not None or len(models) == 1:
         return text
     blocks = {min(LONGEST_BLOCK, _context(model, running) or LONGEST_BLOCK) for model in models}
     if len(blocks) > 1 and not running.quiet:
@@ -135,13 +135,12 @@ def _context(model: ModelSource | nn.Module, running: Running) -> int | None:
         return None
 
 
-def model_corpus(model: ModelSource | nn.Module, text: Corpus | Data, running: Running | None = None) -> Corpus:
-    """Return the corpus of this text for this model: the one that is given, the one in the cache, or a new one."""
+def model_corpus(model: ModelSource | nn.Module, text: Data, running: Running | None = None) -> Corpus:
+    """Return the corpus of this text for this model: the one in the cache, or a new one."""
     from collapselab.models.load import causal_config
 
-    trust_code, quiet = (running.trust_code, running.quiet) if running else (False, False)
-    if isinstance(text, Corpus):
-        return text
+    running = running or Running()
+    trust_code = running.trust_code
     if isinstance(model, nn.Module):
         name, config = type(model).__name__, getattr(model, "config", None)
         folder = str(getattr(config, "_name_or_path", "")) or "-"
@@ -157,7 +156,7 @@ def model_corpus(model: ModelSource | nn.Module, text: Corpus | Data, running: R
                 "one: --tokenizer NAME."
             )
         config = causal_config(model, place, trust_code=trust_code)
-    with hidden_progress(quiet):
+    with hidden_progress(running.quiet):
         return _built_corpus(name, text, tokenizer, context_of(config), trust_code=trust_code)
 
 

@@ -84,11 +84,10 @@ def open_model(source: ModelSource | nn.Module, request: MeasureRequest) -> Resu
         device_map=running.device_map,
         offload=None if running.state is None else Path(running.state) / OFFLOADED,
     )
-    own_corpus, trained = _training_of(checkpoint)
+    own_corpus, trained = ("", ModelFacts()) if checkpoint is None else _training_of(checkpoint)
     facts = _model_facts(module, tokenizers, weights_on_disk(source, place))
-    warnings = list(_warnings(tokenizers, facts["quantised"]))
-    if checkpoint is None:  # the models of a run know only their corpus
-        warnings += _chat_warnings(source.name, tokenizers, chat_role(corpus))
+    name = source.name if checkpoint is None else ""  # the models of a run know only their corpus: no conversations
+    warnings = list(_warnings(name, tokenizers, facts["quantised"], chat_role(corpus)))
     model = MeasuredModel(
         module,
         name=source.name,
@@ -119,7 +118,7 @@ def _open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedM
         raise ConfigError(f"dtype is {options.dtype}, but the model is {parameter.dtype}. Convert it first.")
     name = getattr(getattr(module, "config", None), "_name_or_path", "") or type(module).__name__
     facts = _model_facts(module, Tokenizers(), None)
-    warnings = [*_warnings(Tokenizers(), facts["quantised"]), *_chat_warnings(name, Tokenizers(), None)]
+    warnings = list(_warnings(name, Tokenizers(), facts["quantised"], None))
     model = MeasuredModel(module, name=name, facts=facts, warnings=warnings)
     path = _finished_path(request, model=name, model_hash=model.hash, device=model.device.type)
     return _opened(model, FinishedResult(path, request, state=request.running.state))
@@ -141,10 +140,8 @@ def _opened(model: MeasuredModel, finished: "FinishedResult") -> Result | Opened
     return OpenedModel(model, finished, resume)
 
 
-def _training_of(checkpoint: Checkpoint | None) -> tuple[str, ModelFacts]:
+def _training_of(checkpoint: Checkpoint) -> tuple[str, ModelFacts]:
     """The hash of the corpus of a run, and how far a checkpoint was trained; nothing if its record names no corpus."""
-    if checkpoint is None:
-        return "", {}
     file = checkpoint.run.path / RECORD
     if not file.exists() or "corpus" not in read_document(file, unchecked=True):
         return "", {}
@@ -180,8 +177,11 @@ def _model_facts(model: nn.Module, tokenizers: Tokenizers, stored: StoredWeights
     return facts
 
 
-def _warnings(tokenizers: Tokenizers, quantised: str | None) -> Iterator[WarningFacts]:
-    """What may make a number that of something else than a reader would think; no number is wrong for it."""
+def _warnings(name: str, tokenizers: Tokenizers, quantised: str | None, role: str | None) -> Iterator[WarningFacts]:
+    """Yield what may make a number mean something else than a reader would think; no number is wrong for it.
+
+    A model without a `name` is not for conversations. With a `role`, the texts are turns of it in the model's template.
+    """
     if tokenizers.same is False:
         text = "The corpus was made with another tokenizer than the model's, as asked."
         yield {"code": "other-tokenizer", "text": text}
@@ -191,17 +191,13 @@ def _warnings(tokenizers: Tokenizers, quantised: str | None) -> Iterator[Warning
     if quantised is not None:
         text = f"The weights are stored as {quantised}: rounded, whatever precision the model is run in."
         yield {"code": "quantised", "text": text}
-
-
-def _chat_warnings(name: str, tokenizers: Tokenizers, role: str | None) -> Iterator[WarningFacts]:
-    """About a model for conversations. `role`: the texts are turns of this one, in the model's template."""
-    if role is not None:
+    if name and role is not None:
         text = (
             f"Each text is a turn of the {role} in the model’s chat template; the tokens of the turn and those that "
             "the template writes around it all count."
         )
         yield {"code": "chat-template", "text": text}
-    elif tokenizers.chat_template or CONVERSATION.search(PurePath(name).name):
+    elif name and (tokenizers.chat_template or CONVERSATION.search(PurePath(name).name)):
         sign = "its tokenizer has a chat template" if tokenizers.chat_template else "its name says so"
         text = f"A model for conversations ({sign}) is measured on plain text, without turns."
         yield {"code": "chat", "text": text}
@@ -292,10 +288,13 @@ def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -
 
 def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
     """The file of a result in the folder of results, or in the state folder; None without either."""
+    if request.folder is None and request.running.state is None:
+        return None
     digest = _digest({**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()})
     if request.folder is not None:
         return result_file(request.folder, model["model"] or "model", digest)
-    return None if request.running.state is None else Path(request.running.state) / FINISHED / f"{digest}.json"
+    assert request.running.state is not None
+    return Path(request.running.state) / FINISHED / f"{digest}.json"
 
 
 def _task_name(facts: Mapping[str, Any]) -> str:

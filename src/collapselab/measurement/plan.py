@@ -26,7 +26,7 @@ from collapselab.measurement.sample import (
 from collapselab.messages import logger
 from collapselab.models.find import ModelSource
 from collapselab.models.load import find_device, parsed_device_map
-from collapselab.models.taps import layer_names
+from collapselab.models.taps import check_logits, layer_names
 from collapselab.records.facts import Identity
 from collapselab.records.options import Options, Running
 from collapselab.records.result_folder import out_folder
@@ -35,6 +35,9 @@ log = logger(__name__)
 
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
+
+CHECKED_BLOCKS, CHECKED_POSITIONS = 4, 32
+"""Tokens on which the model's own logits are compared: few, since each has a logit for every class."""
 
 CPU_TOKENS, ACCELERATOR_TOKENS = 200_000, 2_000_000
 """Tokens of each split that are measured unless `tokens` says otherwise."""
@@ -175,7 +178,8 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path 
     """The plan; ConfigError, CorpusError or ModelError where the measurement is impossible."""
     options, train = request.options, model.samples(request.corpus, "train", request.options)
     validation = model.samples(request.corpus, "validation", options)
-    model.check_logits(train.last)
+    ids = train.last.read(0, CHECKED_BLOCKS).ids[:, :CHECKED_POSITIONS].to(model.device)
+    check_logits(model.model, model.head, ids, name=model.name)
     counts = train.map(lambda sample: sample.counts(model.classes))
     largest = int(min(counts.last.max(), counts.below.max()))
     if largest < options.min_count:
@@ -202,7 +206,7 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path 
         ByLayer(rows(splits["train"].counts), rows(torch.where(kept.below, counts.below, 0))),
         {name: rows(mask) for name, mask in bins.items()},
         model.batch(options, train.last.length, largest_group),
-        find_contexts(train, options, model.classes),
+        find_contexts(train, options, model.classes) if options.contexts else {},
         moments_file,
     )
 
@@ -226,7 +230,8 @@ def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[
     """The two classes of options that the keyword arguments belong to, and whether the sample is the default one."""
     names = {field.name for field in fields(Running)}
     running = Running(**{name: value for name, value in settings.items() if name in names})
-    running = replace(running, device_map=parsed_device_map(running.device_map))
+    if running.device_map is not None:
+        running = replace(running, device_map=parsed_device_map(running.device_map))
     rest = {name: value for name, value in settings.items() if name not in names}
     if unknown := [name for name in rest if name not in {field.name for field in fields(Options)}]:
         hint = did_you_mean(unknown[0], [*names, *(field.name for field in fields(Options))])

@@ -8,10 +8,11 @@ split. The next tokens that are predicted stay those of the text.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -49,10 +50,12 @@ from collapselab.records.facts import (
     SplitFacts,
     WarningFacts,
 )
-from collapselab.records.measurement import Key
+from collapselab.records.measurement import Key, Result
 from collapselab.records.outcomes import ON
+from collapselab.records.run import Checkpoint
 from collapselab.records.table import Chunk
 from collapselab.records.tables import CLASSES, Row, bin_start
+from collapselab.trackers import TrackedRun, tracked
 
 ROUNDING = 1e-4
 """How far a loss must be above that of equal chances, as a share of it: more than a rounding error."""
@@ -168,7 +171,7 @@ def result_facts(
         "batch": plan.batch,
         "processes": plan.processes.world,
         "versions": {name: version(name) for name in ("collapselab", "torch", "transformers")},
-        "warnings": [*plan.model.warnings, *_loss_warnings(plan, collected), *_spread_warnings(collected)],
+        "warnings": [*plan.model.warnings, *_warnings(plan, collected)],
         "seconds": seconds,
         **_bootstrap_facts(rows, resamples),
         **outcomes,
@@ -208,8 +211,8 @@ def _bootstrap_facts(rows: list[Row], resamples: Resamples | None) -> BootstrapF
     return {"halves": halves, "half_difference": {name: difference(pairs) for name, pairs in halves.items()}}
 
 
-def _loss_warnings(plan: MeasurePlan, collected: Mapping[Split, Collectors]) -> Iterator[WarningFacts]:
-    """That the model predicts worse than one that has learned nothing, as a run's initialisation has not."""
+def _warnings(plan: MeasurePlan, collected: Mapping[Split, Collectors]) -> Iterator[WarningFacts]:
+    """Yield a warning if the model predicts worse than chance, and for layers ruled by a handful of features."""
     loss, uniform = collected["validation"][TokenScores].scores.loss, math.log(plan.model.classes)
     is_initial = bool(plan.model.run) and plan.model.checkpoint == "0"
     if loss > uniform * (1 + ROUNDING) and not is_initial:
@@ -218,10 +221,6 @@ def _loss_warnings(plan: MeasurePlan, collected: Mapping[Split, Collectors]) -> 
             "chances for all tokens. The model and the corpus do not belong together, or the model is damaged."
         )
         yield {"code": "loss", "text": text}
-
-
-def _spread_warnings(collected: Mapping[Split, Collectors]) -> Iterator[WarningFacts]:
-    """That a handful of features carries more than half of a layer's sum of squares, for each layer where it does."""
     moments = collected["train"][Moments]
     for layer, features in moments.spread_layers.items():
         share = moments.share_of_handful(layer)
@@ -412,3 +411,38 @@ def predicted_bytes(corpus: Corpus, sample: Sample) -> int:
         whole, before = decode(rows), decode([row[: sample.first + 1] for row in rows])
         size += sum(len(text.encode()) for text in whole) - sum(len(text.encode()) for text in before)
     return size
+
+
+# Trackers ------------------------------------------------------------------------------------------------------------
+
+PREFIX = "collapse"
+FOLDER = "tracked"
+"""Where models that are no runs have their folder, in the present one."""
+
+
+def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | None) -> None:
+    """Log a result to a tracker: to the run that the checkpoint belongs to, at its step, or to one of its own."""
+    made = None if checkpoint is None else checkpoint.run.checkpoint(checkpoint.name)
+    step = 0 if made is None else made.step
+    if checkpoint is not None:
+        run = TrackedRun(checkpoint.run.name, checkpoint.run.path)
+    else:
+        name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in result.name).strip(".-")
+        run = TrackedRun(result.name, Path(FOLDER) / (name or "model"))
+    with tracked(report_to, run) as tracker:
+        assert tracker is not None
+        tracker.scalars(logged(result), step)
+
+
+def logged(result: Result, only: Collection[str] | None = None) -> dict[str, float]:
+    """Return the values of a result, or of `only` these metrics, under the names they are logged by."""
+    values: dict[str, float] = {}
+    for row in result.rows:
+        if row.split == "train" and row.bin == "all" and row.value is not None and (only is None or row.metric in only):
+            name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
+            values[f"{PREFIX}/{name}"] = row.value
+            if row.null is not None:
+                values[f"{PREFIX}/null/{name}"] = row.null
+    scores = result.facts["splits"]["validation"]
+    by_name = {"val_loss": scores.get("loss"), "val_accuracy": scores.get("accuracy")}
+    return values | {f"{PREFIX}/{name}": score for name, score in by_name.items() if score is not None}

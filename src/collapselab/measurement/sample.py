@@ -93,7 +93,7 @@ class ByLayer(Generic[T]):
 
 @final
 class Sample:
-    """The measured blocks of one split, cut to `length` tokens: `sample.ids(0, 16)` are the first sixteen.
+    """The measured blocks of one split, cut to `length` tokens: `sample.read(0, 16)` reads the first sixteen.
 
     The first `skip` positions of every block are not samples, or more if the split itself leaves out more. Labels have
     a column for each position from `first` on that has a next token.
@@ -109,25 +109,18 @@ class Sample:
         self.labels_per_block = max(0, length - 1 - self.first)
         samples = split.samples(length=length, first=self.first)[self.blocks]
         self._ends: NDArray[np.int64] = np.concatenate([[0], np.cumsum(samples)])
+        self.tokens = int(self._ends[-1])
+        """Samples of all blocks: the features that are measured."""
         generator = torch.Generator().manual_seed(seed)
         self._columns = torch.randperm(self.labels_per_block, generator=generator).numpy() + 1 + self.first
         self._shifts = torch.randint(len(self.blocks), (self.labels_per_block,), generator=generator).numpy()
         self._permutation = None if split.lengths is None else Permutation(self.tokens, seed=seed)
+        is_cut = length < split.block if split.lengths is None else split.lengths[self.blocks] > length
+        self.cut_off = int(np.broadcast_to(is_cut, self.blocks.shape).sum())
+        """Blocks longer than the context, of which only the beginning is measured."""
 
     def __len__(self) -> int:
         return len(self.blocks)
-
-    @property
-    def tokens(self) -> int:
-        """Samples of all blocks: the features that are measured."""
-        return int(self._ends[-1])
-
-    @property
-    def cut_off(self) -> int:
-        """Blocks longer than the context, of which only the beginning is measured."""
-        if self.split.lengths is not None:
-            return int((self.split.lengths[self.blocks] > self.length).sum())
-        return len(self) if self.length < self.split.block else 0
 
     def samples(self, start: int, stop: int) -> int:
         """Samples of these blocks."""
@@ -138,10 +131,6 @@ class Sample:
         numbers = self.blocks[start:stop]
         filler = np.repeat(self.blocks[:1], max(0, fill - len(numbers)))
         return self.split.read(np.concatenate([numbers, filler]), length=self.length)
-
-    def ids(self, start: int, stop: int) -> Tensor:
-        """Token ids (blocks, length)."""
-        return self.read(start, stop).ids
 
     def labels(self, start: int, stop: int) -> Tensor:
         """The next token at each position from `first` on (blocks, labels_per_block); IGNORED elsewhere."""
@@ -272,13 +261,10 @@ class ClassNumbers:
         self.vocabulary = len(kept.last)
         ids = kept.last.nonzero().squeeze(1)
         self.ids = ids if len(ids) else torch.zeros(1, dtype=torch.int64)  # a table has at least one row
+        self.classes = len(self.ids)
         numbers = torch.full((self.vocabulary,), IGNORED)
         numbers[ids] = torch.arange(len(ids))
         self._numbers = kept.map(lambda mask: torch.where(mask, numbers, IGNORED))
-
-    @property
-    def classes(self) -> int:
-        return len(self.ids)
 
     def of(self, labels: Tensor, *, layer: str = "last") -> Tensor:
         """The row numbers of labels; IGNORED for labels that are ignored, or have no row at a layer."""

@@ -78,6 +78,7 @@ def load_model(
     if place.is_local and source.checkpoint is None:
         verify_copy(Path(place.path))
 
+    import transformers
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
     from collapselab.models.fused_kernels import use_fused_kernels
@@ -93,6 +94,10 @@ def load_model(
             computed = kept if isinstance(kept, torch.dtype) else torch.bfloat16
             fewer_bits = rounding(load_in, config, weights, computed, name=source.name)
             fewer_bits["device_map"] = {"": target}  # rounded weights do not move afterwards
+        packed: dict[str, Any] = {}
+        if place.gguf_file is not None and hasattr(transformers, "GgufConfig"):
+            # The library would leave the weights packed, and fetch kernels for them.
+            packed = {"quantization_config": transformers.GgufConfig(dequantize=True)}
         spread: dict[str, Any] = {}
         if device_map is not None:
             spread = {"device_map": device_map, **({} if offload is None else {"offload_folder": str(offload)})}
@@ -106,8 +111,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # ours to refuse, with the names
             output_loading_info=True,
             **place.arguments,
-            **_unpacked(place),
-            **fewer_bits | spread,
+            **packed | fewer_bits | spread,
         )
         _check_weights(source, model, facts)
         if place.adapter is not None:
@@ -170,8 +174,10 @@ def model_hash(model: "PreTrainedModel") -> str:
         if id(tensor) not in seen:  # tied tensors once
             seen.add(id(tensor))
             digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
-            for part in torch.split(_stored_tensor(model, name, tensor).detach().reshape(-1), HASHED_AT_ONCE):
-                digest.update(_bytes(part))
+            stored = _offloaded(model, name) if tensor.is_meta else tensor
+            for part in torch.split(stored.detach().reshape(-1), HASHED_AT_ONCE):
+                wide = part.float() if part.dtype in (torch.float16, torch.bfloat16) else part
+                digest.update(wide.cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -193,10 +199,8 @@ def _adapters(model: nn.Module) -> dict[str, object]:
     return {"adapters": layers} if layers else {}
 
 
-def _stored_tensor(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
-    """A tensor of the model's state that is in memory; one that is offloaded is read. ModelError if it is nowhere."""
-    if not tensor.is_meta:
-        return tensor
+def _offloaded(model: nn.Module, name: str) -> Tensor:
+    """Read a tensor of the model's state that is on the disk; ModelError if it is nowhere."""
     path, _, leaf = name.rpartition(".")
     for hook in hooks_of(model.get_submodule(path)):
         weights = getattr(hook, "weights_map", None)
@@ -206,12 +210,6 @@ def _stored_tensor(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
     raise ModelError(f"the model's {name} is not in memory, and nothing says where it is. Load the model again.")
 
 
-def _bytes(part: Tensor) -> memoryview:
-    part = part.cpu().float() if part.dtype in (torch.float16, torch.bfloat16) else part.cpu()
-    view: memoryview = part.contiguous().view(torch.uint8).numpy().data
-    return view
-
-
 def outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
     """The model of a configuration without any weight in memory."""
     from transformers import AutoModelForCausalLM
@@ -219,14 +217,6 @@ def outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
     library: Any = AutoModelForCausalLM
     with torch.device("meta"):
         return library.from_config(config, trust_remote_code=trust_code)  # type: ignore[no-any-return]
-
-
-def _unpacked(place: Pretrained) -> dict[str, object]:
-    """Plain tensors of a GGUF file, where the library would leave them packed and fetch kernels for them."""
-    import transformers
-
-    packed = place.gguf_file is not None and hasattr(transformers, "GgufConfig")
-    return {"quantization_config": transformers.GgufConfig(dequantize=True)} if packed else {}
 
 
 def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> "PreTrainedConfig":

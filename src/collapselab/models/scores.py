@@ -200,7 +200,10 @@ def in_chunks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """The logits of some tokens at a time, in a buffer that the receiver may overwrite; all are of one dtype."""
     tokens, vocab = len(features), len(head.weight)
-    at_once = min(chunk or rows_at_once(tokens, vocab, features.device.type, features.element_size()), tokens)
+    # As many tokens as the buffer takes, spread evenly so that none of the chunks is a mere remainder.
+    size = BUFFER_BYTES.get(features.device.type, BUFFER_BYTES["cuda"])
+    most = max(LEAST_ROWS, size // (vocab * features.element_size()))
+    at_once = min(chunk or math.ceil(tokens / max(1, math.ceil(tokens / most))), tokens)
     buffer = (space or LogitSpace()).of(at_once, vocab, like=features)
     for start in range(0, tokens, max(at_once, 1)):
         rows = slice(start, min(start + at_once, tokens))
@@ -233,13 +236,6 @@ def common_dtype(features: Tensor, weight: Tensor) -> torch.dtype:
 def in_dtype(head: OutputLayer, dtype: torch.dtype) -> OutputLayer:
     bias = None if head.bias is None else head.bias.to(dtype)
     return replace(head, weight=head.weight.to(dtype), bias=bias)
-
-
-def rows_at_once(tokens: int, vocab: int, device: str, number_bytes: int) -> int:
-    """As many tokens as the buffer takes, spread evenly so that none of the chunks is a mere remainder."""
-    size = BUFFER_BYTES.get(device, BUFFER_BYTES["cuda"])
-    most = max(LEAST_ROWS, size // (vocab * number_bytes))
-    return math.ceil(tokens / max(1, math.ceil(tokens / most)))
 
 
 def used_tokens(features: Tensor, labels: Tensor, *, vocab: int, ignore_index: int) -> tuple[Tensor, Tensor]:

@@ -67,7 +67,10 @@ def features(model: nn.Module, input_ids: Tensor, **inputs: Tensor) -> Tensor:
 
     with _instead_of_the_head(model, take):
         model(input_ids=input_ids, use_cache=False, **inputs)
-    return _only(taken, model, input_ids)
+    if len(taken) != 1 or taken[0].shape[:2] != input_ids.shape:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in taken) or "nothing"
+        raise ModelError(f"{name_of(model)}: its output layer got {shapes} for {tuple(input_ids.shape)} tokens.")
+    return taken[0]
 
 
 def layer_features(
@@ -109,7 +112,10 @@ def output_layer(model: nn.Module) -> OutputLayer:
             f"{name_of(model)}: its output layer is split over devices (DTensor), and is needed as one tensor. Load "
             "the model with --device-map auto, or leave the output layer out of the tensor-parallel plan."
         )
-    weight, bias = (head.weight, head.bias) if _is_plain(head) else _linear_map(model, head)
+    # Weight and bias say all about a layer whose forward nothing replaces and whose weights are not packed.
+    is_plain = type(head).forward is nn.Linear.forward and "forward" not in head.__dict__
+    is_plain &= type(head.weight) in (nn.Parameter, Tensor) and head.weight.is_floating_point()
+    weight, bias = (head.weight, head.bias) if is_plain else _linear_map(model, head)
     scale, softcap = _found_by_experiment(model, len(weight))
     return OutputLayer(weight, bias, scale, softcap)
 
@@ -252,20 +258,6 @@ def _head(model: nn.Module) -> Any:
     if "MaskedLM" in type(bare).__name__:
         raise ModelError(f"{name_of(model)}: sees the whole text at once; a causal language model is needed.")
     return head
-
-
-def _only(taken: list[Tensor], model: nn.Module, input_ids: Tensor) -> Tensor:
-    """What entered the output layer, if it was run once, for every token."""
-    if len(taken) != 1 or taken[0].shape[:2] != input_ids.shape:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in taken) or "nothing"
-        raise ModelError(f"{name_of(model)}: its output layer got {shapes} for {tuple(input_ids.shape)} tokens.")
-    return taken[0]
-
-
-def _is_plain(head: Any) -> bool:
-    """Whether weight and bias say all about the layer: nothing replaces its forward, and its weights are not packed."""
-    plain = type(head).forward is nn.Linear.forward and "forward" not in head.__dict__
-    return plain and type(head.weight) in (nn.Parameter, Tensor) and head.weight.is_floating_point()
 
 
 @torch.no_grad()

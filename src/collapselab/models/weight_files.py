@@ -85,18 +85,13 @@ def quantised_as(config: object, stored: StoredWeights | None) -> str | None:
     """What kind of rounded weights a model has, None if they are plain floating-point numbers or that is not known."""
     if stored is not None and stored.format not in PLAIN and not stored.format.startswith(PACKING):
         return stored.format
-    facts = rounding_facts(config)
+    settings = getattr(config, "quantization_config", None)  # as the library stores it
+    facts = settings if settings is None or isinstance(settings, dict) else dict(settings.to_dict())
     if facts is None:
         return None if stored is None or stored.format in PLAIN else stored.format
     method = str(getattr(facts.get("quant_method"), "value", facts.get("quant_method")))
     bits = 4 if facts.get("load_in_4bit") else 8 if facts.get("load_in_8bit") else facts.get("bits")
     return f"{method}, {bits} bits" if bits else method
-
-
-def rounding_facts(config: object) -> dict[str, object] | None:
-    """What a configuration says of rounded weights, as the library stores it; None where it says nothing."""
-    settings = getattr(config, "quantization_config", None)
-    return settings if settings is None or isinstance(settings, dict) else dict(settings.to_dict())
 
 
 def rounding(

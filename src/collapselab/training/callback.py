@@ -17,7 +17,7 @@ from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.measure import measure
 from collapselab.measurement.model_corpus import Data, Text, model_corpus, opened_texts, saved_tokenizer
-from collapselab.measurement.report_to import PREFIX, logged
+from collapselab.measurement.result import PREFIX, logged
 from collapselab.models.taps import bare_model, sharded_by
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options, Running
@@ -60,7 +60,8 @@ class Watch:
     def values(self, model: nn.Module, step: int) -> dict[str, float]:
         """Measure the model at this step; return what is logged."""
         start = time.perf_counter()
-        self.text = model_corpus(bare_model(model), self.text, Running(quiet=True))  # built once
+        if isinstance(self.text, Data):
+            self.text = model_corpus(bare_model(model), self.text, Running(quiet=True))
         devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices):
             result = measure(model, self.text, quiet=True, options=self.options)
