@@ -171,15 +171,12 @@ class Corpus:
         blocks = self.record.splits.train.blocks
         parts = (None, None) if lengths is None else (lengths[:blocks], lengths[blocks:])
         self.train, self.validation = (self._split(name, counts[i], parts[i]) for i, name in enumerate(SPLITS))
+        self.splits: dict[str, Split] = {"train": self.train, "validation": self.validation}
 
     @property
     def facts(self) -> dict[str, object]:
         """The contents of corpus.json."""
         return self.record.model_dump()
-
-    @property
-    def splits(self) -> dict[str, Split]:
-        return {"train": self.train, "validation": self.validation}
 
     @property
     def frames(self) -> "dict[str, pd.DataFrame]":

@@ -1,4 +1,4 @@
-"""One model on one corpus → its result: plan, training pass, validation pass, rows. The middle of every measurement.
+"""Measure one model on one corpus: plan, training pass, validation pass, rows.
 
 In a pass the model runs once on every block, and each collector gets the features of every layer (`ForwardPass`).
 """
@@ -34,17 +34,19 @@ from collapselab.records.measurement import Result
 
 log = logger(__name__)
 OVERHEAD_BYTES = 36 << 20
-"""Threads, libraries loaded on the way, and what the allocator keeps."""
+"""Threads, libraries imported during a pass, and memory that the allocator retains."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
 def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
-    """One model on one corpus, written where the same call finds it; the result in every process."""
+    """Measure the model, write the result where the same call finds it, and return it in every process."""
     start = time.perf_counter()
     with _resume_folder(opened, request) as resume:
         plan = make_plan(request, opened.model, opened.finished.moments_file)
         if not request.running.force:
             check_memory(plan)
+        # Other batch sizes round differently, so a continued measurement keeps the size that it began with, and all
+        # processes take that of the first.
         batch = plan.batch
         if resume is not None and plan.processes.first:
             batch = resume.batch(request.identity(plan.model), batch)
@@ -55,10 +57,11 @@ def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
             collectors = Collectors.wanted(COLLECTORS, plan, split, collected.get("train"))
             with nullcontext() if resume is None else resume.stoppable():
                 collected[split] = ForwardPass(plan, split, collectors, resume).run()
+            # NC4 needs the centres of all processes before the validation pass.
             collected[split].finish(plan.processes)
             values.add(collected[split].values())
             seconds.append(time.perf_counter() - start)
-        further = further_scores(plan)
+        further = further_scores(plan)  # passes of their own, in which every process takes part
         result = None
         if plan.processes.first:
             if plan.options.classes:
@@ -79,7 +82,7 @@ def measure_model(opened: OpenedModel, request: MeasureRequest) -> Result:
 
 @contextmanager
 def _resume_folder(opened: OpenedModel, request: MeasureRequest) -> Iterator[ResumeFolder | None]:
-    """Where the state of finished groups is kept: for continuing, or for the bootstrap alone; None for neither."""
+    """Open the folder for the state of finished groups, to continue or to resample from; None if neither is asked."""
     processes = request.processes
     if opened.resume is not None:
         with opened.resume.lock(rank=processes.rank):
@@ -139,7 +142,7 @@ def check_memory(plan: MeasurePlan) -> None:
 
 @final
 class ForwardPass:
-    """The pass of this process over a split: `ForwardPass(plan, "train", collectors).run()` has what was collected.
+    """A pass of this process over its groups of a split; `run` returns the filled collectors.
 
     `resume` is the folder to continue from.
     """
@@ -151,7 +154,7 @@ class ForwardPass:
         self.split = plan.splits[split]
 
     def run(self) -> Collectors:
-        """Collect from the groups of this process; groups that were finished before are read from disk."""
+        """Collect from the groups of this process; read those that an earlier run finished."""
         total = self.collectors.empty()
         sample, groups = self.split.samples.last, self.plan.processes.own_groups(self.split.groups)
         tokens = sum(sample.samples(group.start, group.stop) for group in groups.values())
@@ -165,7 +168,7 @@ class ForwardPass:
     def _group(self, number: int, group: range) -> Collectors:
         sample, resume, batch = self.split.samples.last, self.resume, self.plan.batch
         collected = resume.read(self.name, number, self.collectors) if resume else self.collectors.empty()
-        # With shards every process runs as many blocks as the process that has most.
+        # With sharded classes every batch is exchanged, so all processes need the same number of batches.
         shards = self.split.shards
         steps = len(group) if shards is None else -(-len(sample) // shards.processes.world)
         done = min(collected.batches * batch, steps)

@@ -1,4 +1,4 @@
-"""The model that is measured: its output layer as it applies it, its classes and context; or why it cannot be used."""
+"""A model to measure: its output layer, classes and context, and the samples it can read of a corpus."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-"""Names of the length of the context in a configuration; a model without any of them has no limit."""
+"""Configuration fields for the length of the context; a model without any of them has no limit."""
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
-"""Tokens of an automatic batch: more are not faster. On devices other than a CPU fewer, if they do not fit."""
+"""Tokens of an automatic batch; more are not faster. An accelerator gets fewer if they do not fit."""
 
 
 @final
 class MeasuredModel:
-    """A loaded model, its name and its place in a run, if it has one.
+    """A loaded model with its name, and its run and checkpoint if it has them.
 
     `head` is its output layer, `classifier` the same as a linear classifier: scaled, without a cap on the logits.
     """
@@ -45,13 +45,12 @@ class MeasuredModel:
         facts: ModelFacts | None = None,
         warnings: Sequence[WarningFacts] = (),
     ) -> None:
-        """`own_corpus` is the hash of the one that its run trained on, `facts` are those of its files and tokenizer,
-        `warnings` what a reader of its result must know."""
+        """`own_corpus` is the hash of the training corpus of its run. `facts` and `warnings` go into the result."""
         self.model, self.name, self.run, self.checkpoint, self.own_corpus = model, name, run, checkpoint, own_corpus
         self.facts, self.warnings = facts or ModelFacts(), list(warnings)
         self.head = output_layer(model)
         self.device = self.head.weight.device
-        """Of features: a model that is spread over devices takes its input from any."""
+        """Device of the features. A model that is spread over devices takes its input from any."""
         self.moments_device = torch.device("cpu") if self.device.type == "mps" else self.device
         self.classes = len(self.head.weight)
         self.dtype = str(self.head.weight.dtype).removeprefix("torch.")
@@ -68,7 +67,7 @@ class MeasuredModel:
 
     @cached_property
     def hash(self) -> str:
-        """Of the weights and the configuration."""
+        """Hash of the weights and the configuration."""
         from collapselab.models.load import model_hash
 
         if isinstance(self.model, FunctionModel):
@@ -76,7 +75,7 @@ class MeasuredModel:
         return model_hash(cast("PreTrainedModel", self.model))  # or what has its methods
 
     def check(self, corpus: Corpus) -> None:
-        """CorpusError if the corpus has tokens that the model does not know."""
+        """Raise CorpusError if the corpus has tokens that the model does not know."""
         embedded = getattr(self.model, "get_input_embeddings", lambda: None)()
         known = min(self.classes, len(getattr(embedded, "weight", self.head.weight)))
         used = [int(split.token_counts.nonzero().max()) for split in corpus.splits.values() if split.token_counts.any()]
@@ -88,7 +87,7 @@ class MeasuredModel:
             )
 
     def samples(self, corpus: Corpus, split: str, options: Options) -> ByLayer[Sample]:
-        """The samples of a split that are measured, at the last layer and at those below."""
+        """Return the samples of a split, for the last layer and for those below."""
         last = self._sample(corpus, split, options, skip=0)
         if options.layers == "last" or options.skip_positions <= last.first:
             return ByLayer(last, last)
@@ -127,7 +126,7 @@ class MeasuredModel:
         batch: int = 0,
         change: Callable[[Tensor, int], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Features (tokens, dim) of the samples of these blocks, and their next tokens.
+        """Run the model on these blocks; return the features (tokens, dim) of their samples, and the next tokens.
 
         Fewer blocks than `batch` are filled up with the first block of the sample, as in a pass. `change` alters ids
         before the model reads them; it is given the number of the first block too.
@@ -141,7 +140,7 @@ class MeasuredModel:
         return states.reshape(-1, states.shape[-1]).index_select(0, used.to(states.device)), labels[used]
 
     def batch(self, options: Options, length: int, largest_group: int) -> int:
-        """Blocks in a batch: the number in the options, or as many as are useful and fit."""
+        """Return the number of blocks in a batch: as asked, or as many as are useful and fit."""
         if options.batch != "auto":
             return min(int(options.batch), largest_group)
         at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cpu"])
@@ -160,6 +159,6 @@ class MeasuredModel:
 
 
 def context_of(config: object) -> int | None:
-    """The most tokens that a model of this configuration can read at once, None if there is no limit."""
+    """Return the longest context of a configuration, None if it has no limit."""
     lengths = (getattr(config, name, None) for name in CONTEXTS)
     return next((length for length in lengths if isinstance(length, int) and length > 0), None)

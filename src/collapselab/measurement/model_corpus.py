@@ -11,6 +11,7 @@ without an error, so the two tokenizers are compared by what they do (`tokenizer
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from filecmp import cmpfiles
 from pathlib import Path
@@ -29,7 +30,6 @@ from collapselab.measurement.model import context_of
 from collapselab.messages import hidden_progress, logger
 from collapselab.models.find import ModelSource, place_of
 from collapselab.records.corpus import CORPUS
-from collapselab.records.facts import TokenizerFacts
 from collapselab.records.options import Options, Role, Running
 
 log = logger(__name__)
@@ -205,12 +205,6 @@ def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> 
     return Source(turns(source.train), validation, provenance, folder=source.folder)
 
 
-def chat_role(corpus: Corpus) -> str | None:
-    """Whose turns the texts of a corpus are, None where they are no turns."""
-    said = corpus.record.request.source.get("chat")
-    return str(said).partition(" ")[0] if said else None
-
-
 @final
 @dataclass(frozen=True)
 class Tokenizers:
@@ -227,10 +221,6 @@ class Tokenizers:
     def same(self) -> bool | None:
         return None if self.model is None or self.corpus is None else self.model == self.corpus
 
-    def facts(self) -> TokenizerFacts:
-        """As the facts of a result have it."""
-        return {"model": self.model, "corpus": self.corpus, "same": self.same}
-
 
 def compare_tokenizers(source: ModelSource, place: Pretrained, corpus: Corpus, running: Running) -> Tokenizers:
     """The two tokenizers; CorpusError if they differ, unless `other_tokenizer` allows it.
@@ -238,7 +228,10 @@ def compare_tokenizers(source: ModelSource, place: Pretrained, corpus: Corpus, r
     A checkpoint of a run has a copy of its corpus's tokenizer. There the files are compared first, since beside a model
     the library may open the same files as another class.
     """
-    name, corpus_hash = tokenizer_name(place), _tokenizer_hash(corpus)
+    name, corpus_hash = tokenizer_name(place), corpus.record.tokenizer_hash
+    if corpus_hash is None:  # a corpus of an earlier version
+        with suppress(CorpusError):
+            corpus_hash = tokenizer_hash(corpus.tokenizer())
     if name is None:
         return Tokenizers(None, corpus_hash)
     if source.checkpoint is not None and _is_copy(Path(name), corpus.path / "tokenizer"):
@@ -277,14 +270,6 @@ def _is_copy(folder: Path, original: Path) -> bool:
     """Whether a folder holds every file of a tokenizer, byte for byte."""
     names = [file.name for file in original.iterdir()] if original.is_dir() else []
     return bool(names) and cmpfiles(folder, original, names, shallow=False)[0] == names
-
-
-def _tokenizer_hash(corpus: Corpus) -> str | None:
-    """The hash in corpus.json, or of the tokenizer beside it for a corpus of an earlier version."""
-    try:
-        return corpus.record.tokenizer_hash or tokenizer_hash(corpus.tokenizer())
-    except CorpusError:
-        return None
 
 
 def _example(model: FastTokenizer, corpus: FastTokenizer) -> str:

@@ -1,4 +1,4 @@
-"""From a name, a folder or a loaded module to a model that can be measured, or to its result if it is there already.
+"""Open a name, a folder or a loaded module as a model to measure, or find its finished result.
 
     RUN/measure/<checkpoint>.json      the result of a checkpoint of a run
     STATE/finished/<name>.json         of any other model, named after the model, the corpus and the options
@@ -22,7 +22,7 @@ from torch import nn
 from collapselab.disk import disk_errors, read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.measurement.model import MeasuredModel
-from collapselab.measurement.model_corpus import Tokenizers, chat_role, compare_tokenizers
+from collapselab.measurement.model_corpus import Tokenizers, compare_tokenizers
 from collapselab.measurement.plan import MeasureRequest
 from collapselab.measurement.resume import ResumeFolder
 from collapselab.models.find import AdaptedModel, HubModel, ModelSource, place_of, weights_on_disk
@@ -35,22 +35,22 @@ from collapselab.records.result_folder import FINISHED, result_file
 from collapselab.records.run import RECORD, Checkpoint, verify_checkpoint
 
 OFFLOADED = "offloaded"
-"""The folder of weights that a spread model has on the disk, inside the state folder."""
+"""Folder inside the state folder for weights that a device map puts on the disk."""
 
 STATE_FORMAT = "3"
 """Format of the tables of an unfinished measurement. One that was begun in another format starts again."""
 
 TASK = ("run", "checkpoint", "model_hash", "corpus_hash", "options")
-"""The facts that decide the numbers of a measurement."""
+"""Facts that decide the numbers of a measurement."""
 
 CONVERSATION = re.compile(r"(^|[-_.])(instruct|chat|it|sft|dpo|rlhf)($|[-_.@\d])", re.IGNORECASE)
-"""Parts of a name by which a model that was trained on conversations is known."""
+"""Parts of a name that mark a model as trained on conversations."""
 
 
 @final
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model that is to be measured, and where its files go."""
+    """A model to measure, and where its files go."""
 
     model: MeasuredModel
     finished: "FinishedResult"
@@ -87,7 +87,9 @@ def open_model(source: ModelSource | nn.Module, request: MeasureRequest) -> Resu
     own_corpus, trained = ("", ModelFacts()) if checkpoint is None else _training_of(checkpoint)
     facts = _model_facts(module, tokenizers, weights_on_disk(source, place))
     name = source.name if checkpoint is None else ""  # the models of a run know only their corpus: no conversations
-    warnings = list(_warnings(name, tokenizers, facts["quantised"], chat_role(corpus)))
+    turns = corpus.record.request.source.get("chat")
+    role = str(turns).partition(" ")[0] if turns else None
+    warnings = list(_warnings(name, tokenizers, facts["quantised"], role))
     model = MeasuredModel(
         module,
         name=source.name,
@@ -101,7 +103,7 @@ def open_model(source: ModelSource | nn.Module, request: MeasureRequest) -> Resu
 
 
 def _open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedModel:
-    """A model that is loaded already, as it is and on its device."""
+    """Open a loaded module, on its own device."""
     parameter, options, device = next(module.parameters(), None), request.options, request.running.device
     if parameter is None:
         raise ConfigError(f"{type(module).__name__}: has no parameters; a causal language model is needed.")
@@ -125,7 +127,7 @@ def _open_module(module: nn.Module, request: MeasureRequest) -> Result | OpenedM
 
 
 def _opened(model: MeasuredModel, finished: "FinishedResult") -> Result | OpenedModel:
-    """The result of a loaded model, if there is one; else the folder that it continues from."""
+    """Return the finished result of a loaded model, or the model with the folder that it continues from."""
     request, state = finished.request, finished.state
     model.check(request.corpus)
     if (result := finished.find(model.name, model_hash=model.hash)) is not None:
@@ -141,7 +143,7 @@ def _opened(model: MeasuredModel, finished: "FinishedResult") -> Result | Opened
 
 
 def _training_of(checkpoint: Checkpoint) -> tuple[str, ModelFacts]:
-    """The hash of the corpus of a run, and how far a checkpoint was trained; nothing if its record names no corpus."""
+    """Return the hash of a run's corpus and how far the checkpoint was trained; nothing without a record."""
     file = checkpoint.run.path / RECORD
     if not file.exists() or "corpus" not in read_document(file, unchecked=True):
         return "", {}
@@ -156,7 +158,7 @@ def _training_of(checkpoint: Checkpoint) -> tuple[str, ModelFacts]:
 
 
 def _model_facts(model: nn.Module, tokenizers: Tokenizers, stored: StoredWeights | None) -> ModelFacts:
-    """What is known of a model and its files."""
+    """Return the facts of a model and its files."""
     bare = bare_model(model)
     config: Any = getattr(bare, "config", None)
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
@@ -166,7 +168,7 @@ def _model_facts(model: nn.Module, tokenizers: Tokenizers, stored: StoredWeights
         "depth": depth if isinstance(depth, int) else None,
         "stored_dtype": None if stored is None else stored.format,
         "quantised": quantised_as(getattr(model, "config", None), stored),
-        "tokenizer": tokenizers.facts(),
+        "tokenizer": {"model": tokenizers.model, "corpus": tokenizers.corpus, "same": tokenizers.same},
     }
     if isinstance(width, int):
         facts["width"] = width
@@ -226,9 +228,9 @@ class FinishedResult:
     def find(
         self, name: str, *, files_hash: str | None = None, model_hash: str | None = None, commit: str | None = None
     ) -> Result | None:
-        """The result in the file, if it is of this request and of a model with one of the hashes; in all processes.
+        """Return the result in the file if this request and a model with one of the hashes made it, in all processes.
 
-        One that was measured with another tokenizer is found only if that is allowed again.
+        A result with another tokenizer needs `other_tokenizer` again.
         """
         result, request = self._result, self.request
         if result is not None:
@@ -255,7 +257,7 @@ class FinishedResult:
 
     @cached_property
     def _result(self) -> Result | None:
-        """The result in the file, None if there is none, or it is damaged or of another version."""
+        """Result in the file; None if there is none, or it is damaged or of another version."""
         if self.path is None or self.request.running.again or not self.request.processes.first:
             return None
         try:
@@ -273,7 +275,7 @@ class FinishedResult:
 
 
 def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -> FinishedResult:
-    """Where the result of a model is, or will be."""
+    """Return the file of a model's result, whether it exists or not."""
     checkpoint = source.checkpoint
     if checkpoint is not None and request.folder is None:
         state = checkpoint.run.measurements / ".state"
@@ -287,7 +289,7 @@ def _finished_of(source: ModelSource, request: MeasureRequest, *, device: str) -
 
 
 def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
-    """The file of a result in the folder of results, or in the state folder; None without either."""
+    """Return the file of a result in the folder of results or in the state folder; None without either."""
     if request.folder is None and request.running.state is None:
         return None
     digest = _digest({**model, "corpus_hash": request.corpus.hash, "options": request.options.facts()})
@@ -298,7 +300,7 @@ def _finished_path(request: MeasureRequest, **model: str | None) -> Path | None:
 
 
 def _task_name(facts: Mapping[str, Any]) -> str:
-    """The name of an unfinished measurement's folder: all that decides its numbers, and how it is cut into parts."""
+    """Name the folder of an unfinished measurement after all that decides its numbers and how it is cut into parts."""
     named = {name: facts[name] for name in TASK}
     return _digest([named, STATE_FORMAT, facts["processes"], facts["device"], facts["dtype"]])
 
@@ -308,7 +310,7 @@ def _digest(value: object) -> str:
 
 
 def source_hash(source: ModelSource) -> str | None:
-    """16 hex digits for the files that a model is loaded from; None where some of them are not on this machine."""
+    """Hash the files of a model (16 hex digits); None where some of them are not on this machine."""
     places = [source.path]
     if isinstance(source.model, AdaptedModel):
         base = source.model.base
@@ -320,7 +322,7 @@ def source_hash(source: ModelSource) -> str | None:
 
 
 def _file_hashes(place: Path) -> dict[str, str]:
-    """The hash of a file, or of those in a folder that are not hidden."""
+    """Hash a file, or the files of a folder that are not hidden."""
     files = sorted(place.iterdir()) if place.is_dir() else [place]
     with disk_errors(place, reading=True):
         return {file.name: sha256(file) for file in files if file.is_file() and not file.name.startswith(".")}

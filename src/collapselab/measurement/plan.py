@@ -1,4 +1,4 @@
-"""What is asked of a measurement, and everything that follows from it before the model runs."""
+"""The request of a measurement, and its plan: everything that is decided before the first batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -46,7 +46,7 @@ CPU_TOKENS, ACCELERATOR_TOKENS = 200_000, 2_000_000
 @final
 @dataclass(frozen=True)
 class MeasureRequest:
-    """What `measure` is asked for one model: its corpus and the options."""
+    """The corpus, the options and the processes of one measurement."""
 
     corpus: Corpus
     options: Options
@@ -57,16 +57,16 @@ class MeasureRequest:
 
     @property
     def folder(self) -> Path | None:
-        """The folder that gets a file for each result, if there is one."""
+        """Folder that gets one file per result, if `out` names a folder."""
         return out_folder(self.running.out)
 
     def say(self, text: str) -> None:
-        """Log a line, once for all processes."""
+        """Log a line in the first process."""
         if self.processes.first and not self.running.quiet:
             log.info("%s", text)
 
     def identity(self, model: MeasuredModel) -> Identity:
-        """What is measured, as the facts of the result have it."""
+        """Return what identifies the measurement, as in the facts of its result."""
         return {
             "model": model.name,
             "run": model.run or model.name,
@@ -82,11 +82,11 @@ class MeasureRequest:
 @final
 @dataclass(frozen=True)
 class SplitPlan:
-    """How a split is measured."""
+    """Blocks, classes and rows of one split."""
 
     samples: ByLayer[Sample]
     groups: list[range]
-    """Blocks of the sample, in parts that are summed up separately."""
+    """Parts of the sample whose sums are kept apart: one per process, more for a bootstrap."""
     counts: Tensor
     """Samples of each class of the vocabulary at the last layer; 0 for classes below `min_count`."""
     numbers: ClassNumbers
@@ -97,7 +97,7 @@ class SplitPlan:
 
     @property
     def rows(self) -> int:
-        """Rows of this process's tables."""
+        """Number of rows in the tables of this process."""
         return self.numbers.classes if self.shards is None else self.shards.classes
 
 
@@ -132,7 +132,7 @@ class MeasurePlan:
 
     @property
     def names(self) -> dict[str, str]:
-        """The first columns of every table."""
+        """Values of the first columns of every table."""
         return {"run": self.model.run or self.model.name, "checkpoint": self.model.checkpoint or "-"}
 
     @property
@@ -142,12 +142,12 @@ class MeasurePlan:
 
     @property
     def layers(self) -> list[str]:
-        """The layers that are measured."""
+        """Names of the measured layers."""
         return layer_names(self.model.model) if self.options.layers == "all" else ["last"]
 
     @property
     def tables(self) -> int:
-        """Tables of class moments: one for each layer, two with the null."""
+        """Number of tables of class moments: one per layer, two with the null."""
         return len(self.layers) * (2 if self.options.null else 1)
 
     @property
@@ -175,9 +175,10 @@ class MeasurePlan:
 
 
 def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path | None = None) -> MeasurePlan:
-    """The plan; ConfigError, CorpusError or ModelError where the measurement is impossible."""
+    """Return the plan; raise ConfigError, CorpusError or ModelError if the measurement is impossible."""
     options, train = request.options, model.samples(request.corpus, "train", request.options)
     validation = model.samples(request.corpus, "validation", options)
+    # Adapters, hooks and replaced methods can change the logits without an error; find out before hours of work.
     ids = train.last.read(0, CHECKED_BLOCKS).ids[:, :CHECKED_POSITIONS].to(model.device)
     check_logits(model.model, model.head, ids, name=model.name)
     counts = train.map(lambda sample: sample.counts(model.classes))
@@ -198,6 +199,7 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path 
     }
     rows = splits["train"].numbers.rows
     bins = frequency_bins(counts.last, options.bins, min_count=options.min_count)
+    # A batch larger than the largest group would consist of filler.
     largest_group = max(len(group) for split in splits.values() for group in split.groups)
     return MeasurePlan(
         request,
@@ -227,7 +229,7 @@ def _split_plan(request: MeasureRequest, samples: ByLayer[Sample], numbers: Clas
 
 
 def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[Options, Running, bool]:
-    """The two classes of options that the keyword arguments belong to, and whether the sample is the default one."""
+    """Split keyword arguments into Options and Running; also return whether the number of tokens is the default."""
     names = {field.name for field in fields(Running)}
     running = Running(**{name: value for name, value in settings.items() if name in names})
     if running.device_map is not None:
@@ -242,7 +244,7 @@ def parsed_settings(options: Options | None, settings: dict[str, Any]) -> tuple[
 
 
 def default_tokens(sources: Sequence[ModelSource | nn.Module], device: str) -> int:
-    """How many tokens are measured where nothing is said: fewer on a CPU."""
+    """Return the default number of tokens, which is smaller on a CPU."""
     loaded = next((source for source in sources if isinstance(source, nn.Module)), None)
     first = None if loaded is None else next(loaded.parameters(), None)
     kind = find_device(device).type if first is None else first.device.type

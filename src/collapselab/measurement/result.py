@@ -289,7 +289,13 @@ def _outcomes(
         else:
             values[name] = _of_tokens(name, scored, counts)
     values |= {f"{ON}{name}": value for name, value in further.bits_per_byte.items()}
-    return {name: _fact(name, value) for name, value in values.items()}
+    facts: dict[str, OutcomeFacts] = {}
+    for name, value in values.items():
+        facts[name] = {"value": value, "why": None}
+        if value is None or not math.isfinite(value):
+            what = "no token or class is left to compute it from" if value is None else f"the value is {value}"
+            facts[name] = {"value": None, "why": f"{name}: {what}."}
+    return facts
 
 
 def _of_tokens(name: str, scored: TokenScores, counts: Tensor) -> float | None:
@@ -337,13 +343,6 @@ def slope(x: list[float], y: list[float]) -> float:
     )
 
 
-def _fact(name: str, value: float | None) -> OutcomeFacts:
-    if value is None or not math.isfinite(value):
-        what = "no token or class is left to compute it from" if value is None else f"the value is {value}"
-        return {"value": None, "why": f"{name}: {what}."}
-    return {"value": value, "why": None}
-
-
 def named_corpora(corpora: list[Corpus], main: Corpus) -> dict[str, Corpus]:
     """Further corpora by the names of their folders; ConfigError where one has another tokenizer, or two one name."""
     named: dict[str, Corpus] = {}
@@ -352,8 +351,10 @@ def named_corpora(corpora: list[Corpus], main: Corpus) -> dict[str, Corpus]:
         if name in named or any(sign in name for sign in ",="):
             why = "two further corpora have that name" if name in named else "a comma or = in its name"
             raise ConfigError(f"{corpus.path}: {why}. Rename its folder.")
-        own, other = (_tokenizer_of(each) for each in (main, corpus))
-        if own != other:
+        # A corpus of an earlier version has no hash of what its tokenizer does, only of the file.
+        records = (main.record, corpus.record)
+        hashes = {one.tokenizer_hash or one.files["tokenizer/tokenizer.json"].sha256 for one in records}
+        if len(hashes) > 1:
             raise ConfigError(
                 f"{corpus.path}: built with another tokenizer ({corpus.record.request.tokenizer}, "
                 f"{corpus.vocabulary:,} tokens) than {main.path} ({main.record.request.tokenizer}, "
@@ -361,11 +362,6 @@ def named_corpora(corpora: list[Corpus], main: Corpus) -> dict[str, Corpus]:
             )
         named[name] = corpus
     return named
-
-
-def _tokenizer_of(corpus: Corpus) -> str:
-    """What tells tokenizers apart: the hash of what it does, or that of its file for a corpus of an earlier version."""
-    return corpus.record.tokenizer_hash or corpus.record.files["tokenizer/tokenizer.json"].sha256
 
 
 def _scores(plan: MeasurePlan, sample: Sample, **change: Any) -> Scores:

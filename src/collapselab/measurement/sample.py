@@ -138,10 +138,15 @@ class Sample:
 
     def null_labels(self, start: int, stop: int) -> Tensor:
         """For each sample of these blocks a label from somewhere else, in the places of `labels`."""
-        if self._permutation is not None:
-            return self._permuted(start, stop, self._permutation)
-        rows = (np.arange(start, stop)[:, None] + self._shifts) % len(self)
-        return torch.from_numpy(self.split.ids[self.blocks[rows], self._columns].astype(np.int64))
+        if self._permutation is None:
+            rows = (np.arange(start, stop)[:, None] + self._shifts) % len(self)
+            return torch.from_numpy(self.split.ids[self.blocks[rows], self._columns].astype(np.int64))
+        labels = self.labels(start, stop)
+        images = self._permutation(np.arange(self._ends[start], self._ends[min(stop, len(self))]))
+        rows = np.searchsorted(self._ends, images, side="right") - 1
+        columns = images - self._ends[rows] + self.first + 1
+        labels[labels != IGNORED] = torch.from_numpy(self.split.ids[self.blocks[rows], columns].astype(np.int64))
+        return labels
 
     def counts(self, classes: int) -> Tensor:
         """How often each class is a label in the sample (classes,)."""
@@ -159,15 +164,6 @@ class Sample:
         count = max(1, min(wanted, len(self)))
         bounds = [i * len(self) // count for i in range(count + 1)]
         return [range(start, stop) for start, stop in pairwise(bounds)]
-
-    def _permuted(self, start: int, stop: int, permutation: "Permutation") -> Tensor:
-        labels = self.labels(start, stop)
-        numbers = np.arange(self._ends[start], self._ends[min(stop, len(self))])
-        images = permutation(numbers)
-        rows = np.searchsorted(self._ends, images, side="right") - 1
-        columns = images - self._ends[rows] + self.first + 1
-        labels[labels != IGNORED] = torch.from_numpy(self.split.ids[self.blocks[rows], columns].astype(np.int64))
-        return labels
 
 
 @final
@@ -301,8 +297,6 @@ def frequency_bins(counts: Tensor, bins: int, *, min_count: int) -> dict[str, Te
 COVERAGE = 0.95
 POSITION_BYTES = 80
 """What each position takes at most: its context, its next token, and both as they are sorted."""
-BLOCKS = 1024
-"""Blocks that are read at once."""
 
 
 @final
@@ -343,14 +337,9 @@ class Contexts:
         is_kept = (self.keys[context] == keys) & (labels.numpy() != IGNORED)
         is_kept[:, : self.first] = False
         codes = context * self.table.vocabulary + np.where(is_kept, labels.numpy(), 0)
-        own = self._codes
+        own = (self.table.context * self.table.vocabulary + self.table.token).numpy()
         cell = np.searchsorted(own, codes).clip(max=len(own) - 1)
         return torch.from_numpy(np.where(is_kept & (own[cell] == codes), cell, outside).astype(np.int64))
-
-    @property
-    def _codes(self) -> NDArray[np.int64]:
-        codes: NDArray[np.int64] = (self.table.context * self.table.vocabulary + self.table.token).numpy()
-        return codes
 
 
 def find_contexts(samples: ByLayer[Sample], options: Options, vocabulary: int) -> dict[int, Contexts]:
@@ -417,8 +406,8 @@ def _reason(n: int, frequent: int, tokens: int, most: int, min_uses: int) -> str
 def _positions(sample: Sample, n: int, first: int, vocabulary: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Context and next token of every sample that has a context."""
     keys, labels = [], []
-    for start in range(0, len(sample), BLOCKS):
-        blocks = sample.read(start, start + BLOCKS)
+    for start in range(0, len(sample), AT_ONCE):
+        blocks = sample.read(start, start + AT_ONCE)
         following = blocks.labels.numpy()[:, first:]
         used = following != IGNORED
         keys.append(context_keys(blocks.ids.numpy(), n, vocabulary)[:, first:][used])

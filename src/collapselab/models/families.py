@@ -27,7 +27,7 @@ TRAINING = 3
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """What a model is built from, whatever its family."""
+    """Sizes from which every family builds a model."""
 
     width: int
     depth: int
@@ -56,7 +56,7 @@ class Sizes:
 
     @property
     def tokens(self) -> dict[str, int | None]:
-        """The settings about tokens, which every configuration of the library has by the same names.
+        """Settings about tokens, which have the same names in every configuration.
 
         No model gets a padding token: some families freeze its row at zero, and blocks are never padded.
         """
@@ -79,7 +79,7 @@ class Sizes:
 
     @property
     def common(self) -> dict[str, Any]:
-        """What every family takes."""
+        """Settings of every family."""
         return {**self.lengths, **self.tokens, "num_attention_heads": self.heads}
 
     def check_rotary(self, family: str) -> None:
@@ -94,7 +94,7 @@ class Sizes:
 
 
 def _gpt_neo(sizes: Sizes) -> "PreTrainedConfig":
-    """The paper's: 4·width feed-forward; global and local layers in turn."""
+    """Return the paper's model: feed-forward of 4 widths; global and local layers in turn."""
     from transformers import GPTNeoConfig
 
     pairs, rest = divmod(sizes.depth, 2)
@@ -187,7 +187,7 @@ class Architecture:
     window: int = 0
 
     def forward_flops(self, block: int, *, output_layer: bool = False) -> float:
-        """Of a token: 2 for each number in a matrix, and its scores with the tokens it is compared to.
+        """Return the operations of a token: 2 for each number in a matrix, and its scores with other tokens.
 
         Those are all of its block, in local layers those of its own window and of the one before. Causality halves the
         scores that matter, but not those that most kernels compute.
@@ -197,17 +197,17 @@ class Architecture:
         return 2 * (self.matrices + head) + 4 * self.attention * compared
 
     def _compared_in_windows(self, block: int) -> float:
-        """The tokens that one is compared to in a local layer, on average: every window is, to itself and the last."""
+        """Return the mean number of tokens that a token of a local layer attends to: its window and the one before."""
         sizes = [min(self.window, block - start) for start in range(0, block, self.window)] if self.local else []
         return sum(own * (own + before) for before, own in pairwise([0, *sizes])) / block
 
     def training_flops(self, tokens: int, block: int) -> float:
-        """The 6·N·D of scaling laws, with N the numbers in matrices, and attention."""
+        """Return the 6·N·D of scaling laws, with N the numbers in matrices, plus attention."""
         return TRAINING * tokens * self.forward_flops(block, output_layer=True)
 
 
 def architecture_of(model: "nn.Module") -> Architecture:
-    """That of a model of the library; one on the meta device will do."""
+    """Return the architecture of a model of transformers, which may be on the meta device."""
     from torch import Tensor, nn
 
     bare: Any = model

@@ -44,7 +44,7 @@ class HubModel:
     identity: str
     revision: str | None = None
     commit: str | None = None
-    """What the revision means, where the hub or its cache has been asked."""
+    """Commit of the revision, if the hub or its cache has been asked."""
     is_cached: bool = False
     """Whether the hub does not answer, so that its cache is where the model is."""
 
@@ -61,7 +61,7 @@ class AdaptedModel:
 @final
 @dataclass(frozen=True)
 class ModelSource:
-    """A model that can be loaded, and the name that messages and results have for it."""
+    """A model that can be loaded, and its name in messages and results."""
 
     name: str
     model: Checkpoint | LocalModel | HubModel | AdaptedModel
@@ -76,19 +76,19 @@ class ModelSource:
 
     @property
     def commit(self) -> str | None:
-        """The commit of a model of the hub, where it is known without asking."""
+        """Commit of a model of the hub, if it is known without a request."""
         return self.model.commit if isinstance(self.model, HubModel) else None
 
     @property
     def path(self) -> Path | None:
-        """The folder or file on this machine, of an adapter its own; None for a model of the hub."""
+        """Folder or file on this machine, for an adapter its own; None for a model of the hub."""
         if isinstance(self.model, AdaptedModel):
             return self.model.adapter
         return None if isinstance(self.model, HubModel) else self.model.path
 
 
 def find_models(names: Sequence[str]) -> list[ModelSource]:
-    """The models behind names, in their order; a run means all its checkpoints, from initialisation on.
+    """Return the models that names stand for, in order; a run stands for all its checkpoints.
 
     A name is a Hugging Face folder, a .gguf file, a run, one checkpoint of a run, or an id on the hub, `id@revision`
     for a revision. What exists here wins over the hub. A pattern (`out/step*`, `id@step*`) means all that match.
@@ -105,13 +105,13 @@ def is_model(path: Path) -> bool:
 
 
 def checkpoint_model(checkpoint: Checkpoint, *, name: str | None = None) -> ModelSource:
-    """A checkpoint of a run as a model, called `name`, or else by its path; ModelError if it holds no model."""
+    """Return a checkpoint of a run as a model, called `name` or by its path; raise ModelError if it holds no model."""
     _check_folder(checkpoint.path)
     return ModelSource(name or str(checkpoint.path), checkpoint)
 
 
 def place_of(source: ModelSource) -> Pretrained:
-    """Where the library finds a model. If the hub does not answer, that is its folder in the cache, or an error."""
+    """Return where transformers finds a model: its files, the hub, or the cache if the hub does not answer."""
     model = source.model
     if isinstance(model, AdaptedModel):
         return _place_of_adapted(source.name, model)
@@ -145,7 +145,7 @@ def _place_of_adapted(name: str, model: AdaptedModel) -> Pretrained:
 
 
 def weights_on_disk(source: ModelSource, place: Pretrained) -> StoredWeights | None:
-    """The weights of a model, those of the hub in its cache; None if they are not on this machine."""
+    """Return the stored weights of a model, for the hub those in its cache; None if they are not on this machine."""
     if place.is_local:
         return stored_weights(place.file, name=source.name)
     cached = cached_folder(place.path, place.revision)
@@ -202,7 +202,7 @@ def _adapted(name: str) -> ModelSource:
 
 
 def _named_base(folder: Path) -> LocalModel | HubModel:
-    """The base that an adapter names: a folder here, as seen from where we are or from the adapter, or on the hub."""
+    """Return the base that an adapter names: a folder, relative to us or to the adapter, or a model of the hub."""
     settings = adapter_settings(folder)
     base, revision = settings.get("base_model_name_or_path"), settings.get("revision")
     if not isinstance(base, str) or not base:
@@ -279,7 +279,7 @@ def _models_in(name: str, path: Path) -> list[ModelSource]:
 
 
 def _gguf_in(path: Path) -> Path | None:
-    """The GGUF file of a folder without weights of another kind; None if there is none, ModelError if several."""
+    """Return the GGUF file of a folder without other weights, None without one; raise ModelError for several."""
     files = [] if any(path.glob("*.safetensors")) or any(path.glob("*.bin")) else sorted(path.glob("*.gguf"))
     if len(files) > 1:
         names = first_of([file.name for file in files])

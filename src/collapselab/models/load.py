@@ -49,7 +49,7 @@ DeviceMap = str | dict[str, Place]
 
 
 class LoadingInfo(TypedDict):
-    """What the library reports of the weights that it loaded."""
+    """The report of transformers on the weights that it loaded."""
 
     missing_keys: set[str]
     unexpected_keys: set[str]
@@ -67,7 +67,7 @@ def load_model(
     device_map: DeviceMap | None = None,
     offload: Path | None = None,
 ) -> "PreTrainedModel":
-    """The model, for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
+    """Load a model for measuring: in evaluation mode, without gradients, on the device, with every weight in its place.
 
     Without a `dtype` the weights stay as stored, but for a CPU, where half precision is very slow: float32 there.
     `place` is that of `place_of(source)`, where it is known. `load_in` rounds the weights to that many bits.
@@ -148,7 +148,7 @@ def _name_device(kind: str) -> None:
 
 
 def parsed_device_map(given: DeviceMap | None) -> DeviceMap | None:
-    """The map that a strategy, a JSON file or a dict means; ConfigError if it is none of them."""
+    """Return the device map of a strategy, a JSON file or a dict; raise ConfigError for anything else."""
     if given is None or isinstance(given, dict) or given in STRATEGIES:
         return given
     try:
@@ -162,7 +162,7 @@ def parsed_device_map(given: DeviceMap | None) -> DeviceMap | None:
 
 
 def model_hash(model: "PreTrainedModel") -> str:
-    """A hash, in 16 hex digits, of what the model computes: its configuration and the numbers in its weights.
+    """Hash what the model computes (16 hex digits): its configuration and the numbers in its weights.
 
     The same wherever the model was loaded from and whichever device it is on. Half-precision weights are the float32
     numbers they are equal to, so that loading them as float32 changes nothing; rounding to half precision does.
@@ -211,7 +211,7 @@ def _offloaded(model: nn.Module, name: str) -> Tensor:
 
 
 def outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
-    """The model of a configuration without any weight in memory."""
+    """Build the model of a configuration without weights in memory."""
     from transformers import AutoModelForCausalLM
 
     library: Any = AutoModelForCausalLM
@@ -220,7 +220,7 @@ def outline(config: "PreTrainedConfig", *, trust_code: bool) -> nn.Module:
 
 
 def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -> "PreTrainedConfig":
-    """The configuration of a model; ModelError if it is not that of a causal language model."""
+    """Return the configuration of a model; raise ModelError unless it is a causal language model."""
     from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
     with place.parsed_once():

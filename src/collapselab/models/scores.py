@@ -1,4 +1,4 @@
-"""Loss and hits of next tokens, through logits that are made for a chunk of tokens at a time.
+"""Loss and accuracy of next tokens, from the logits of a chunk of tokens at a time.
 
 Evaluation and the training loss both run the output layer `in_chunks`: in one buffer, never tokens × vocabulary.
 """
@@ -59,14 +59,14 @@ class Scores:
 
 
 class ScoredChunk(NamedTuple):
-    """Some tokens that were scored: what followed them, their losses, and what the model said."""
+    """Scored tokens: their labels, losses and predictions."""
 
     labels: Tensor
     losses: Tensor
     best: Tensor
-    """The class with the largest logit, the first of equals."""
+    """Class with the largest logit, the first of equals."""
     gap: Tensor
-    """How much less the second-largest logit is."""
+    """Difference between the two largest logits."""
     probabilities: Tensor
     """(tokens, vocab), in memory that the next chunk uses again."""
 
@@ -186,7 +186,7 @@ def split_features(
 
 
 def mask_inputs(model: nn.Module, attention: Tensor | None, device: torch.device) -> dict[str, Tensor]:
-    """The attention mask as an argument of the model: none if no token is padding, or if the model takes no mask.
+    """Return the attention mask as an argument of the model; nothing without padding, or if the model takes no mask.
 
     Padding comes after the text, where a causal model does not look; the mask is for a model that might.
     """
@@ -198,7 +198,7 @@ def mask_inputs(model: nn.Module, attention: Tensor | None, device: torch.device
 def in_chunks(
     head: OutputLayer, features: Tensor, chunk: int | None, space: LogitSpace | None
 ) -> Iterator[tuple[slice, Tensor]]:
-    """The logits of some tokens at a time, in a buffer that the receiver may overwrite; all are of one dtype."""
+    """Yield the logits of some tokens at a time, in a buffer that the caller may overwrite; all have one dtype."""
     tokens, vocab = len(features), len(head.weight)
     # As many tokens as the buffer takes, spread evenly so that none of the chunks is a mere remainder.
     size = BUFFER_BYTES.get(features.device.type, BUFFER_BYTES["cuda"])
@@ -229,7 +229,7 @@ def _logits(head: OutputLayer, features: Tensor, out: Tensor) -> Tensor:
 
 
 def common_dtype(features: Tensor, weight: Tensor) -> torch.dtype:
-    """What products are formed in: float32 at least."""
+    """Return the format of products: at least float32."""
     return torch.promote_types(torch.promote_types(features.dtype, weight.dtype), torch.float32)
 
 
@@ -239,7 +239,7 @@ def in_dtype(head: OutputLayer, dtype: torch.dtype) -> OutputLayer:
 
 
 def used_tokens(features: Tensor, labels: Tensor, *, vocab: int, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """The tokens whose label is not ignored; ValueError if a label is outside the vocabulary."""
+    """Return the tokens whose label is not ignored; raise ValueError if a label is outside the vocabulary."""
     labels = labels.to(features.device, torch.int64)
     ignored = labels == ignore_index
     bad = labels[((labels < 0) | (labels >= vocab)) & ~ignored]

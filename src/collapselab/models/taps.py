@@ -1,4 +1,4 @@
-"""Features and output layer of any causal language model of the library: the one place that defines both.
+"""Features and output layer of any causal language model of transformers: the one place that defines both.
 
 The feature is whatever enters the model's output embedding, and the tap takes it right there: while it is open, the
 output layer returns its input instead of computing logits. No list of architectures, names or final norms is
@@ -55,7 +55,7 @@ class OutputLayer:
 
 
 def features(model: nn.Module, input_ids: Tensor, **inputs: Tensor) -> Tensor:
-    """What enters the output layer for each token (batch, tokens, dim); the logits are not computed.
+    """Return the input of the output layer for each token (batch, tokens, dim), without computing logits.
 
     The model may be wrapped, by DistributedDataParallel or torch.compile: then the wrapper is what runs.
     """
@@ -76,7 +76,7 @@ def features(model: nn.Module, input_ids: Tensor, **inputs: Tensor) -> Tensor:
 def layer_features(
     model: nn.Module, input_ids: Tensor, *, take: Callable[[str, Tensor], object] | None = None, **inputs: Tensor
 ) -> dict[str, Tensor]:
-    """The output of every block, "1" … "L", and what enters the output layer, "last": one forward pass, no logits.
+    """Return the output of every block, "1" … "L", and the features, "last", in one forward pass without logits.
 
     With `take`, it is called with each of them while the model runs, and the dict stays empty: what `take` does not
     keep is freed when the next block is done. A compiled model runs uncompiled, so that `take` runs in time.
@@ -96,12 +96,12 @@ def layer_features(
 
 
 def layer_names(model: nn.Module) -> list[str]:
-    """The names of the layers that `layer_features` gives, in their order."""
+    """Return the names of the layers of `layer_features`, in order."""
     return _names(_blocks(model))
 
 
 def output_layer(model: nn.Module) -> OutputLayer:
-    """The layer that turns features into logits, with what the model does to the logits after it.
+    """Return the layer that turns features into logits, with the scale and cap that the model applies after it.
 
     The weight of a plain linear layer is the model's own tensor; that of any other is a copy, without a gradient.
     """
@@ -122,7 +122,7 @@ def output_layer(model: nn.Module) -> OutputLayer:
 
 @torch.no_grad()
 def last_norm(model: nn.Module) -> nn.Module | None:
-    """The norm whose output enters the output layer, found by running the model; None where another module's does."""
+    """Return the norm whose output is the features, found by running the model; None if there is no such norm."""
     model = bare_model(model)
     outputs: list[tuple[nn.Module, Tensor]] = []
 
@@ -141,7 +141,7 @@ def last_norm(model: nn.Module) -> nn.Module | None:
 
 
 def bare_model(model: nn.Module) -> nn.Module:
-    """The model without what torch.compile, DistributedDataParallel or DataParallel wrap around it."""
+    """Return the model inside the wrappers of torch.compile, DistributedDataParallel and DataParallel."""
     while True:
         if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
             model = model.module
@@ -152,7 +152,7 @@ def bare_model(model: nn.Module) -> nn.Module:
 
 
 def sharded_by(model: nn.Module) -> str | None:
-    """What spreads the weights over processes, such as "FSDP2"; None where each process has all of them."""
+    """Name what spreads the weights over processes, such as "FSDP2"; None if each process has all of them."""
     kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
     kinds |= {type(part).__name__ for p in model.parameters() for part in (p, p.data)}
     kinds |= {"ds_id"} if any(hasattr(p, "ds_id") for p in model.parameters()) else set()
@@ -161,7 +161,7 @@ def sharded_by(model: nn.Module) -> str | None:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where a model takes its input: the device of its first weight that is in memory, or of the first that runs."""
+    """Return the device of the input: that of the first weight in memory, or of the first module that runs."""
     for parameter in model.parameters():
         if parameter.device.type != "meta":
             return parameter.device
@@ -173,14 +173,14 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def hooks_of(module: nn.Module) -> Iterator[Any]:
-    """The hooks of accelerate on a module."""
+    """Yield the hooks of accelerate on a module."""
     hook = getattr(module, "_hf_hook", None)
     if hook is not None:
         yield from getattr(hook, "hooks", (hook,))
 
 
 def name_of(model: nn.Module) -> str:
-    """The model's class and, where it has one, its path."""
+    """Return the model's class and path, if it has one."""
     model = bare_model(model)
     path = getattr(getattr(model, "config", None), "_name_or_path", "")
     return f"{type(model).__name__} {path}".strip()
@@ -189,7 +189,7 @@ def name_of(model: nn.Module) -> str:
 @final
 @dataclass
 class _Turns:
-    """The order of one pass: every block and then the output layer, each with one vector a token."""
+    """Checks the order of one pass: every block and then the output layer, each with one vector per token."""
 
     model: nn.Module
     shape: tuple[int, ...]
@@ -222,9 +222,9 @@ class _Turns:
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks of the body: the outermost list of modules that is as long as the model is deep, or else the longest.
+    """Return the blocks of the body: the outermost list of modules as long as the model is deep, or else the longest.
 
-    Whether they are blocks is seen when they run.
+    `_Turns` checks that they run as blocks.
     """
     bare: Any = bare_model(model)
     body = bare.get_decoder() if hasattr(bare, "get_decoder") else bare
@@ -324,7 +324,7 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
 @final
 @dataclass(frozen=True)
 class LogitDifference:
-    """The largest difference between the logits of the tapped layer and the model's own, and what rounding allows."""
+    """Largest difference between the model's logits and those of its features, and what rounding allows."""
 
     largest: float
     allowed: float

@@ -53,7 +53,7 @@ SMALL = 1 << 26
 @final
 @dataclass(frozen=True)
 class StoredWeights:
-    """How many weights of each format are on disk, at most where they are packed."""
+    """Number of weights of each format on disk; an upper bound for packed formats."""
 
     formats: Counter[str]
 
@@ -63,12 +63,12 @@ class StoredWeights:
 
     @property
     def format(self) -> str:
-        """The format of most weights."""
+        """Format of most weights."""
         return self.formats.most_common(1)[0][0]
 
 
 def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
-    """The weights of a folder or a .gguf file; None where there are none, or of a form that has no header."""
+    """Return the weights of a folder or a .gguf file; None if there are none, or their format has no header."""
     if path.suffix == ".gguf":
         refuse_pointer(path, name=name)
         return _in_gguf(path, name)
@@ -82,7 +82,7 @@ def stored_weights(path: Path, *, name: str) -> StoredWeights | None:
 
 
 def quantised_as(config: object, stored: StoredWeights | None) -> str | None:
-    """What kind of rounded weights a model has, None if they are plain floating-point numbers or that is not known."""
+    """Name the quantisation of a model; None if its weights are plain floats, or if that is not known."""
     if stored is not None and stored.format not in PLAIN and not stored.format.startswith(PACKING):
         return stored.format
     settings = getattr(config, "quantization_config", None)  # as the library stores it
@@ -97,7 +97,7 @@ def quantised_as(config: object, stored: StoredWeights | None) -> str | None:
 def rounding(
     load_in: LoadIn, config: "PreTrainedConfig", stored: StoredWeights | None, dtype: torch.dtype, *, name: str
 ) -> dict[str, Any]:
-    """The library's argument that rounds weights while they are loaded; ModelError where that cannot be."""
+    """Return the argument of `from_pretrained` that quantises weights; raise ModelError if that is impossible."""
     if (already := quantised_as(config, stored)) is not None:
         raise ModelError(f"{name}: its weights are {already} already. Leave out --load-in {load_in}.")
     if importlib.util.find_spec("bitsandbytes") is None:
@@ -142,7 +142,7 @@ def first_of(names: Sequence[str]) -> str:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """The files that the library reads, in its order of preference; those of an index that are there."""
+    """Return the weight files that transformers reads, in its order of preference."""
     for whole, index in (
         ("model.safetensors", "model.safetensors.index.json"),
         ("pytorch_model.bin", "pytorch_model.bin.index.json"),
