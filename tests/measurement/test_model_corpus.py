@@ -172,8 +172,8 @@ def test_a_model_without_a_tokenizer_is_refused_before_anything_is_built(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "found neither"),
-        ({"corpus": "somewhere", "data": STORIES}, "found both"),
+        ({}, "got neither"),
+        ({"corpus": "somewhere", "data": STORIES}, "got both"),
         ({"data": []}, "an empty list"),
         ({"data": ["a text", 3]}, "text 1 is int"),
         ({"data": [{"story": "x"}]}, "row 0 has no text in a column 'text'"),
