@@ -636,3 +636,17 @@ def test_a_text_is_called_by_its_folder_wherever_that_is(tmp_path: Path) -> None
     assert build_corpus(open_source([str(moved)]), tmp_path / "corpus", recipe).hash == corpus.hash
     by_files = open_source([str(moved / "train.txt")], validation=[str(moved / "validation.txt")])
     assert build_corpus(by_files, tmp_path / "corpus", recipe).record.text_hash == corpus.record.text_hash
+
+
+@pytest.mark.slow
+def test_a_line_of_20_mb_without_spaces_takes_less_than_1_gb(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    (tmp_path / "line.txt").write_bytes(chance.integers(ord("a"), ord("z") + 1, 20_000_000, dtype=np.uint8).tobytes())
+    code = (
+        "import resource, sys; from collapselab import Recipe, build_corpus\n"
+        "build_corpus(sys.argv[1], sys.argv[2], Recipe('bpe:300', block=64))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "line.txt"), str(tmp_path / "c")]
+    kilobytes = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    assert int(kilobytes) < 1_000_000

@@ -246,6 +246,7 @@ BAD = {
     "gzip by another name": (spoiled("a.txt", gzip.compress(b"text")), {}, r"a gzip file.* \.gz"),
     "PNG in gzip": (spoiled("a.txt.gz", gzip.compress(b"\x89PNG\r\n\x1a\n\0")), {}, r"a PNG image"),
     "UTF-16": (spoiled("a.txt", "text\n".encode("utf-16")), {}, r"UTF-16.*iconv"),
+    "UTF-32": (spoiled("a.txt", "text\n".encode("utf-32")), {}, r"UTF-32.*iconv"),
     "pointer to text": (spoiled("a.txt", POINTER), {}, r"git-LFS pointer.*git lfs pull"),
     "pointer to Parquet": (spoiled("a.parquet", POINTER), {}, r"a git-LFS pointer"),
     "pointer to gzip": (spoiled("a.txt.gz", POINTER), {}, r"a git-LFS pointer"),

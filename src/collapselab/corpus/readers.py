@@ -268,8 +268,15 @@ _KINDS: dict[bytes, tuple[str, str]] = {
     b"\x1f\x8b\x08": ("a gzip file", "Rename it to end in .gz."),
     b"\x28\xb5\x2f\xfd": ("a Zstandard file", "Rename it to end in .zst."),
     b"PAR1\x15": ("a Parquet file", "Rename it to end in .parquet."),
-    b"\xff\xfe": ("text in UTF-16", "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
-    b"\xfe\xff": ("text in UTF-16", "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
+    **{
+        mark: (f"text in {encoding}", f"Convert it to UTF-8: iconv -f {encoding} -t UTF-8 FILE > NEW.")
+        for mark, encoding in (
+            (codecs.BOM_UTF32_LE, "UTF-32"),  # begins like that of UTF-16
+            (codecs.BOM_UTF32_BE, "UTF-32"),
+            (codecs.BOM_UTF16_LE, "UTF-16"),
+            (codecs.BOM_UTF16_BE, "UTF-16"),
+        )
+    },
 }
 _SKIPPABLE = 0x184D2A50
 """The first of sixteen magic numbers of zstd frames without data."""

@@ -20,7 +20,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from collapselab.corpus.sources import END_OF_TEXT, Documents
 from collapselab.errors import CorpusError, UserError
 from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, in_gguf
-from collapselab.messages import progress
+from collapselab.messages import logger, progress
+
+log = logger(__name__)
 
 SENTENCE = "Once upon a time, there was a little girl named Lily."
 
@@ -47,6 +49,8 @@ MAX_WORD = 1024
 LONG_WORD = re.compile(rf"\S{{{MAX_WORD + 1}}}|\s{{{MAX_WORD + 1}}}")
 LONG_PARTS = re.compile(rf".{{1,{MAX_WORD}}}", re.DOTALL)
 """The training text of a document with a longer word is cut into parts of MAX_WORD characters."""
+MAX_LONG_WORDS = 8_000_000
+"""Bytes of such text that a tokenizer is trained on: the library holds every distinct word, in 70 times its size."""
 UNKNOWN, MAX_CHARACTERS = "<unk>", 4096
 TOKENIZER_FILES = ("*token*", "vocab*", "merges.txt", "*.model", "tekken.json")
 
@@ -226,16 +230,23 @@ def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
         show_progress=False,
     )
     stopped = threading.Event()
+    cut = 0
     with progress(f"training {name}", total=documents.total, unit=documents.unit) as advance:
 
         def counted() -> Iterator[str]:
+            nonlocal cut
             for document in documents.open():
                 if stopped.is_set():
                     return
                 advance(documents.size(document))
                 # The library's time is quadratic in the length of a word, so a longer one is cut.
                 for part in parts_of(document):
-                    yield from LONG_PARTS.findall(part) if LONG_WORD.search(part) else (part,)
+                    if not LONG_WORD.search(part):
+                        yield part
+                        continue
+                    cut += len(part.encode())
+                    if cut <= MAX_LONG_WORDS:
+                        yield from LONG_PARTS.findall(part)
 
         # Signals are not handled while the library trains in the main thread, so it trains in another one.
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -244,6 +255,11 @@ def _train_bpe(name: str, documents: Documents) -> "FastTokenizer":
                 training.result()
             finally:
                 stopped.set()
+    if cut > MAX_LONG_WORDS:
+        log.warning(
+            "%s: of %.0f MB of text without spaces, only the first %.0f MB train the tokenizer.",
+            name, cut / 1e6, MAX_LONG_WORDS / 1e6,
+        )  # fmt: skip
     return _fast(tokenizer, **_END_OF_TEXT_SETTINGS)
 
 
