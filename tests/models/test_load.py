@@ -85,6 +85,9 @@ def test_a_checkpoint_copied_out_of_its_run_is_verified(file: str, tmp_path: Pat
     (folder / file).write_bytes(content)
     with pytest.raises(DamagedError, match=file):
         opened(folder)
+    (folder / "training.json").write_text("")
+    with pytest.raises(DamagedError, match=r"training\.json"):
+        opened(folder)
 
 
 def test_a_file_of_another_tool_beside_the_weights_is_no_record(tmp_path: Path) -> None:
@@ -93,15 +96,23 @@ def test_a_file_of_another_tool_beside_the_weights_is_no_record(tmp_path: Path) 
     assert opened(folder).config.model_type == "llama"
 
 
-@pytest.mark.parametrize("name", ["../outside.safetensors", "{}/outside.safetensors"])
+@pytest.mark.parametrize("name", ["../moved.safetensors", "{}/moved.safetensors", "link/moved.safetensors", ".moved"])
 def test_weights_outside_the_folder_are_refused(name: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     keys = list(load_file(folder / "model.safetensors"))
-    (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    (folder / "model.safetensors").rename(tmp_path / "moved.safetensors")
+    (folder / "link").symlink_to(tmp_path)
     index = {"metadata": {}, "weight_map": dict.fromkeys(keys, name.format(tmp_path))}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ModelError, match="outside"):
+    with pytest.raises(ModelError, match=r"index\.json.*moved"):
         opened(folder)
+
+
+def test_a_configuration_that_names_the_file_of_weights_is_refused(tmp_path: Path) -> None:
+    config = saved(tmp_path / "model") / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"transformers_weights": "link/w.safetensors"}))
+    with pytest.raises(ModelError, match=r"config\.json.*transformers_weights"):
+        opened(config.parent)
 
 
 def test_a_model_that_would_return_tuples_is_measured(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "suite"
     RUNS.write(folder / "runs.csv", [RUN])
     RESULTS.write(folder / "results.csv", [ROW])
-    (folder / "report.html").write_text("<p>page</p>")
     monkeypatch.setattr(publishing, "load_results", lambda _: Results([result()]))
     return folder
 
@@ -42,7 +41,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_folder_is_a_dataset_with_a_card(suite: Path) -> None:
     made = publish(suite, to="hf:me/my-suite")
     assert made.address is None
-    assert made.files == ["README.md", "measurements.json", "report.html", "results.csv", "runs.csv"]
+    assert made.files == ["README.md", "measurements.json", "results.csv", "runs.csv"]
     card = (made.folder / "README.md").read_text()
     front = yaml.safe_load(card.split("---")[1])
     assert {config["config_name"]: config["data_files"] for config in front["configs"]} == {
@@ -60,7 +59,6 @@ def test_a_card_says_what_a_stranger_needs(suite: Path) -> None:
     card = (publish(suite, to="hf:me/my-suite").folder / "README.md").read_text()
     assert "- text: c, 9 tokens of train; corpus hash `c`" in card
     assert "| `results.csv` | One row for each measured number, or for the reason why there is none. |" in card
-    assert "| `report.html` | The page" in card
     assert "analysis" not in card, "there is none"
 
 
@@ -81,6 +79,7 @@ def test_a_card_has_the_options_that_are_not_at_their_default(
 
 def test_no_file_says_where_on_this_machine_the_folder_was(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     analyze(suite, permutations=99)
+    (suite / "report.html").write_text(f"<p>of other tables in {suite}</p>")
     run = suite / RUN["run"]
     results = Results(
         [
@@ -94,6 +93,8 @@ def test_no_file_says_where_on_this_machine_the_folder_was(suite: Path, monkeypa
     monkeypatch.setattr(publishing, "load_results", lambda _: results)
     made = publish(suite, to="hf:me/a")
     assert "analysis/summary.json" in made.files
+    assert "| `report.html` | The page" in (made.folder / "README.md").read_text()
+    assert "of other tables" not in (made.folder / "report.html").read_text(), "the page is made again"
     for file in made.files:
         assert str(suite).encode() not in (made.folder / file).read_bytes(), file
     again = load_results(made.folder)

@@ -238,6 +238,8 @@ def causal_config(source: ModelSource, place: Pretrained, *, trust_code: bool) -
         config = CONFIG_MAPPING[str(kind)].from_dict(settings)
     else:
         config = AutoConfig.from_pretrained(trust_remote_code=trust_code, **place.arguments)
+    if getattr(config, "transformers_weights", None) is not None:  # would take the place of the files that we verify
+        raise ModelError(f"{source.name}: its config.json names a file of weights (transformers_weights). Remove that.")
     config.return_dict = True  # features and logits are read by name
     if not (trust_code and "AutoModelForCausalLM" in own_code):
         check_causal(config, name=source.name)

@@ -152,9 +152,9 @@ def _weight_files(folder: Path) -> list[Path]:
         if (folder / index).is_file():
             refuse_pointer(folder / index, name=str(folder))
             names = sorted(set(json.loads((folder / index).read_text())["weight_map"].values()))
-            for name in names:  # a link in the folder is fine, as the hub's cache has them
-                if Path(name).is_absolute() or ".." in Path(name).parts:
-                    raise ModelError(f"{folder}: {index} names weights outside the folder: {name}.")
+            for name in names:  # a link is fine, as in the hub's cache; what is not directly inside is not hashed
+                if Path(name).name != name or name.startswith("."):
+                    raise ModelError(f"{folder}: {index} names weights that are not beside it: {name}.")
             return [folder / name for name in names if (folder / name).is_file()]
     return []
 

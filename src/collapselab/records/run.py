@@ -436,8 +436,10 @@ def verify_copy(folder: Path) -> None:
     """Check a checkpoint that was copied out of its run; DamagedError if a file is not the one that was written."""
     try:
         document = json.loads((folder / TRAINING).read_bytes())
-    except (OSError, ValueError):
+    except OSError:
         return
+    except ValueError as error:
+        raise DamagedError(f"{folder / TRAINING}: not a JSON document.") from error
     if isinstance(document, dict) and "checkpoint" in document:  # else a file of another tool
         RunFolder(folder)._verify(folder, CheckpointRecord.read(folder / TRAINING))
 

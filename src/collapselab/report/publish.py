@@ -29,6 +29,7 @@ from collapselab.records.scores import STORED
 from collapselab.records.suite import SuiteRecord, registered_primary
 from collapselab.records.table import ColumnTable, Table
 from collapselab.records.tables import HASHES, TABLES, read_tables
+from collapselab.report.report import report
 from collapselab.suite.collect_models import renamed
 
 TARGET = re.compile(r"hf:(?P<name>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})")
@@ -128,17 +129,18 @@ def _write(directory: Path, out: Path, name: str, license: str) -> None:
     unlocated = Results([_without_paths(result) for result in results], results.failures)
     (out / MEASUREMENTS).write_text(unlocated.to_json() + "\n", "utf-8")
     tables = [table for table in TABLES.values() if (directory / table.file).is_file()]
-    for file in (*(table.file for table in tables), "report.html", *(f"analysis/{file}" for file in analysed)):
-        if (directory / file).is_file():
-            make_folder((out / file).parent)
-            shutil.copyfile(directory / file, out / file)
+    for file in (*(table.file for table in tables), *(f"analysis/{file}" for file in analysed)):
+        make_folder((out / file).parent)
+        shutil.copyfile(directory / file, out / file)
+    if analysed and (directory / "report.html").is_file():  # has no checksum, and may be of earlier tables
+        report(directory, out=out / "report.html")
     if (directory / HASHES).is_file():  # its sources can have absolute paths
         write_document(out / HASHES, without_local_paths(read_document(directory / HASHES)))
     if (summary := SummaryRecord.find(out / "analysis" / SUMMARY)) is not None:
         summary.model_copy(update={"directory": name.split("/")[1]}).write(out / "analysis" / SUMMARY)
     if (suite := SuiteRecord.find(directory / "suite.json")) is not None:
         suite.model_copy(update={"recipe": without_local_paths(suite.recipe)}).write(out / "suite.json")
-    (out / "README.md").write_text(dataset_card(directory, results, tables, name, license), "utf-8")
+    (out / "README.md").write_text(dataset_card(out, results, tables, name, license), "utf-8")
 
 
 def _results(directory: Path) -> Results:
@@ -218,7 +220,7 @@ def _files(directory: Path, tables: list[AnyTable]) -> str:
         "report.html": "The page with all figures; it opens in a browser.",
     }
     rows = [f"| `{table.file}` | {table.about} |" for table in tables]
-    there = [file for file in further if file == MEASUREMENTS or (directory / file).exists()]
+    there = [file for file in further if (directory / file).exists()]
     rows += [f"| `{file}` | {further[file]} |" for file in there]
     return "\n".join(["| file | what it holds |", "|---|---|", *rows])
 

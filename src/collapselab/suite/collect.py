@@ -76,7 +76,8 @@ def collect_suite(name: str | Path, *, scale: str | None = None, out: str | Path
 def _records(folder: Path) -> list[Path]:
     """The files behind the tables; not those in a folder that another process is writing, or a killed one left."""
     files = (file for pattern in RECORDS for file in folder.glob(pattern))
-    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    there = (file for file in files if file.is_file())
+    return sorted(file for file in there if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
 def collected_rows(folder: SuiteFolder) -> SuiteTables:
