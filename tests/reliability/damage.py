@@ -4,8 +4,8 @@ A file has one bit flipped or one value edited; or it is valid but wrong: exchan
 (swapped), taken from another suite (foreign) or from an earlier state of this one (stale), without its checksum as in
 version 0.1.0 (downgraded), there twice (extra), or a link to another file of its kind (linked).
 
-The stage must refuse (an error that the user can mend), repair, or give the same as without the damage. Anything else
-(another number, a traceback) is a finding.
+The stage must refuse (an error that the user can mend), repair, give the same as without the damage, or warn that the
+records are those of version 0.1.0 and unverified. Anything else (another number, a traceback) is a finding.
 
     python tests/reliability/damage.py --flips 20 --edits 40 --exchanges 5
 
@@ -39,7 +39,7 @@ from collapselab import disk
 from collapselab.errors import UserError
 from reliability.world import KINDS, OTHERS, Kind, Refused, make
 
-REFUSED, SAME, WRONG = "refused", "same", "wrong"
+REFUSED, UNVERIFIED, SAME, WRONG = "refused", "unverified", "same", "wrong"
 
 
 @dataclass
@@ -107,7 +107,7 @@ def _outcome(read: Any, copy: Path, expected: Any) -> str:
         except Exception as error:  # noqa: BLE001  a traceback is what is looked for
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             return WRONG
-    return SAME if found == expected else REFUSED if told.heard else WRONG
+    return SAME if found == expected else UNVERIFIED if told.heard else WRONG
 
 
 class _Unverified(logging.Handler):
@@ -289,7 +289,10 @@ def main() -> None:
             if not path.exists():
                 make(path, **OTHERS.get(name, {}))
         world = worlds.pop("world")
-        print("| kind of file | damaged | refused | same result | not noticed |\n|---|---|---|---|---|")
+        print(f"seed {chosen.seed}")
+        print(
+            "| kind of file | damaged | refused | unverified | same result | not noticed |\n|---|---|---|---|---|---|"
+        )
         asked = {"flips": chosen.flips, "edits": chosen.edits, "exchanges": chosen.exchanges, "seed": chosen.seed}
         with tempfile.TemporaryDirectory() as copies:
             place = Path(copies) / "copy"
@@ -301,7 +304,8 @@ def main() -> None:
 
 def _print_row(kind: str, tally: Tally) -> None:
     counts = tally.counts.get(kind, Counter())
-    print(f"| {kind} | {sum(counts.values())} | {counts[REFUSED]} | {counts[SAME]} | {counts[WRONG]} |", flush=True)
+    cells = (kind, counts.total(), *(counts[outcome] for outcome in (REFUSED, UNVERIFIED, SAME, WRONG)))
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -290,6 +290,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     wrong = 0
+    print(f"seed {chosen.seed}")
     print("| stage | kills | artifacts compared | that differ |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         world = chosen.world or Path(folder) / "world"

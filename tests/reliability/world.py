@@ -343,6 +343,7 @@ KINDS = (
     Kind("log", "suite/*/log.jsonl", (status, collected)),
     Kind("measurement", "suite/*/measure/*.json", (collected, status)),
     Kind("table of a measurement", "suite/*/measure/*.parquet", (collected,)),
+    Kind("checkpoint copied out of its run", "models/step*/*.*", (swept,)),
     Kind("result in a folder", "results/*.json", (swept, atlas)),
     Kind("table of a result", "results/*.parquet", (swept, atlas)),
     Kind("result in the user's cache", "cache/results/finished/*", (on_text,)),

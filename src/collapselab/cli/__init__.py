@@ -86,6 +86,11 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename is not None else ""
         print(f"collapselab: {place}{disk_trouble(error, reading=True) or error.strerror}.", file=sys.stderr)
         sys.exit(2)
+    except BaseException as error:  # a panic of a Rust library, such as that of tokenizers, is not an Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        print(f"collapselab: the tokenizer failed ({error}). Use another one.", file=sys.stderr)
+        sys.exit(2)
 
 
 @app.callback(invoke_without_command=True)
