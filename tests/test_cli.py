@@ -59,6 +59,19 @@ def test_a_user_error_is_one_message_and_exit_2(
     assert capsys.readouterr().err == "collapselab: corpus: no such folder.\n"
 
 
+def test_a_panic_of_a_tokenizer_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def panics() -> None:
+        raise type("PanicException", (BaseException,), {})("retry-limit-in-match over")
+
+    monkeypatch.setattr(cli, "app", panics)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_a_file_name_that_is_not_text_is_printed_escaped() -> None:
     program = "from collapselab import cli; cli.app = lambda: print('a\\udc80b'); cli.main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -287,3 +287,12 @@ def test_runs_of_ours_join_models_of_others(place: Path, tmp_path: Path) -> None
     collect_models([tmp_path / "others"], tmp_path / "elsewhere")
     known = [(row["step"], row["seed"], row["tokens"]) for row in rows_of(tmp_path / "elsewhere").values()]
     assert known == [(0, 3, 0), (6, 3, 6 * 8 * 31)], "results know their training where the run is gone"
+
+
+@pytest.mark.parametrize("wrong", [{"parameters": -1}, {"parameters": 10**40}, {"splits": {}}])
+def test_facts_that_cannot_be_are_refused_with_the_file(place: Path, tmp_path: Path, wrong: Any) -> None:
+    (result, *_) = load_results(place / "results-neo")
+    hostile = tmp_path / "hostile.json"
+    replace(result, facts={**result.facts, **wrong}).save(hostile)
+    with pytest.raises(DamagedError, match=r"hostile\.json"):
+        report(hostile)

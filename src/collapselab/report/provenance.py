@@ -62,7 +62,7 @@ def _records(data: ReportData) -> list[RunRecord]:
     for run in dict.fromkeys(run["run"] for run in data.runs):
         path = data.directory / run / "run.json"
         if path.is_relative_to(data.directory) and ".." not in path.parts:
-            with suppress(DamagedError, DiskError, OSError):
+            with suppress(DamagedError, DiskError, OSError, ValueError):  # ValueError: a name that is no path
                 records.append(RunRecord.read(path))
     return records
 

@@ -125,6 +125,10 @@ def _verify(directory: Path) -> list[str]:
 
 def _write(directory: Path, out: Path, name: str, license: str) -> None:
     analysed = _verify(directory)
+    if analysed and (directory / "report.html").is_file():
+        # The page has no checksum and may be of earlier tables, so it is made again; an outdated analysis too.
+        report(directory, out=out / "report.html")
+        analysed = _verify(directory)
     results = _results(directory)
     unlocated = Results([_without_paths(result) for result in results], results.failures)
     (out / MEASUREMENTS).write_text(unlocated.to_json() + "\n", "utf-8")
@@ -132,8 +136,6 @@ def _write(directory: Path, out: Path, name: str, license: str) -> None:
     for file in (*(table.file for table in tables), *(f"analysis/{file}" for file in analysed)):
         make_folder((out / file).parent)
         shutil.copyfile(directory / file, out / file)
-    if analysed and (directory / "report.html").is_file():  # has no checksum, and may be of earlier tables
-        report(directory, out=out / "report.html")
     if (directory / HASHES).is_file():  # its sources can have absolute paths
         write_document(out / HASHES, without_local_paths(read_document(directory / HASHES)))
     if (summary := SummaryRecord.find(out / "analysis" / SUMMARY)) is not None:

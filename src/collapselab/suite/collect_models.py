@@ -21,8 +21,8 @@ from typing import Annotated, Any, cast, final
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
 
-from collapselab.disk import sha256
-from collapselab.errors import ConfigError, RunError
+from collapselab.disk import first_error, sha256
+from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.facts import Facts
 from collapselab.records.measurement import Result
 from collapselab.records.options import count
@@ -190,7 +190,11 @@ def _short(model: _Model) -> str:
 def _tables(models: list[_Model], given: Given) -> RowsByTable:
     tables: RowsByTable = {"runs": [], "results": []}
     for model in models:
-        tables["runs"].append(_run(model, given))
+        try:
+            tables["runs"].append(_run(model, given))
+        except (LookupError, ValueError) as error:
+            what = first_error(error) if isinstance(error, ValueError) else f"{error} is missing"
+            raise DamagedError(f"{model.path}: its facts, or those given, are invalid ({what}).") from error
         for name, rows in model.result.loaded_tables().items():
             tables.setdefault(name, []).extend(renamed(row, model.place.run, model.place.checkpoint) for row in rows)
     return tables
