@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from collapselab.errors import DamagedError
+from collapselab.disk import write_document
+from collapselab.errors import DamagedError, UserError
 from collapselab.records.measurement import Key, Result
+from collapselab.records.tables import CLASSES
 from records.test_tables import ROW
 
 FACTS: dict[str, Any] = {
@@ -57,3 +60,16 @@ def test_halves_are_pairs_again_when_they_are_read(tmp_path: Path) -> None:
     result = Result([ROW], {**FACTS, "halves": {name: [(0.5, 0.25)]}})  # type: ignore[typeddict-item]
     result.save(tmp_path / "result.json")
     assert Result.load(tmp_path / "result.json") == result
+
+
+@pytest.mark.parametrize("change", [{}, {"layer": None}, {"token": 10**30}, {"count": float(10**30)}])
+def test_a_table_in_a_document_has_values_that_its_columns_can_hold(tmp_path: Path, change: dict[str, Any]) -> None:
+    cells = {field.name: "a" if pa.types.is_string(field.type) else 1 for field in CLASSES.schema} | change
+    classes = {name: [cell] for name, cell in cells.items()}
+    path = tmp_path / "result.json"
+    write_document(path, {"format": 2, "facts": FACTS, "rows": [], "tables": {"classes": [classes]}})
+    if not change:
+        assert Result.load(path).frame("classes")["token"].tolist() == [1]
+        return
+    with pytest.raises(UserError, match=r"result\.json"):
+        Result.load(path)

@@ -199,7 +199,7 @@ class Result:
                 raise ValueError(f"a row without {lacking[0]}")
             rows = [RESULTS.row(**RESULTS.upgraded(cells)) for cells in stored["rows"]]
             return cls(rows, stored["facts"], further)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, ArithmeticError) as error:  # a number that no column can hold
             what = first_error(error) if isinstance(error, ValueError) else error
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
@@ -237,7 +237,9 @@ def _stored_rows(name: str, rows: list[dict[str, JsonValue]] | dict[str, str], d
             raise ValueError(f"tables.{name}: rows are needed.")
         return [table.row(**cells) for cells in rows]
     if isinstance(rows, list):
-        return [table.chunk(columns) for columns in rows]
+        chunks = [table.chunk(columns) for columns in rows]
+        table.check(table.whole(chunks), document)
+        return chunks
     if Path(rows["file"]).name != rows["file"]:
         raise ValueError(f"tables.{name}: {shown(rows['file'])} is not the name of a file beside it")
     return [StoredChunk(table, document.with_name(rows["file"]), rows["sha256"])]

@@ -250,7 +250,7 @@ class ColumnTable(_AnyTable[Chunk]):
         import pyarrow.parquet as pq
 
         whole, buffer = self.whole(rows), io.BytesIO()
-        self._check(whole, where)
+        self.check(whole, where)
         pq.write_table(whole, buffer, compression="zstd")
         return buffer.getvalue()
 
@@ -262,20 +262,21 @@ class ColumnTable(_AnyTable[Chunk]):
             whole = pq.ParquetFile(pa.BufferReader(content)).read()
         except (pa.ArrowException, OSError) as error:
             raise RunError(f"{where}: not a Parquet file ({str(error)[:200]}).") from error
-        self._check(whole, where)
+        self.check(whole, where)
         return [whole]
 
     def check_row(self, chunk: Chunk) -> None:
         """Raise RunError unless a chunk has every column, each with values that it can hold."""
         if not isinstance(chunk, StoredChunk):
-            self._check(chunk, self.file)
+            self.check(chunk, self.file)
 
     def cells(self, chunk: Chunk) -> dict[str, list[Cell]]:
         """Return the columns of a chunk as lists."""
         columns: dict[str, list[Cell]] = self.whole([chunk]).to_pydict()
         return columns
 
-    def _check(self, whole: Chunk, where: str | Path) -> None:
+    def check(self, whole: Chunk, where: str | Path) -> None:
+        """Raise RunError naming the file unless the table has every column, with possible values, and each row once."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
