@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 
 from typing_extensions import TypedDict, get_original_bases
 
-from collapselab.analysis.analyze import SummaryRecord
-from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.analyze import STATEMENTS, SummaryRecord
 from collapselab.records.corpus import CorpusRecord
 from collapselab.records.facts import Facts
 from collapselab.records.outcomes import BEST_LOSS, SUITE_OUTCOMES

@@ -12,8 +12,7 @@ import pytest
 from simulations import INTERVALS, SILENT, VERDICTS
 from simulations.entry import Claim, Interval
 
-from collapselab.analysis.diagnosis import SIGNATURE
-from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.analyze import STATEMENTS
 from collapselab.analysis.verdict import ATTRIBUTION, EFFECT, MOVEMENT, RELATION, Verdict
 from collapselab.analysis.words import REVERSAL
 
@@ -67,7 +66,7 @@ def claims() -> set[str]:
             if column not in NO_VERDICTS.get(table, set()):
                 given = WORDS[table] if Verdict in (kind, *typing.get_args(kind)) else codes(kind)
                 found |= {f"{table}: {value}" for value in given}
-    found.add(f"diagnosis: {SIGNATURE}")
+    found.add("diagnosis: over-fitted")
     return {claim for claim in found if claim.partition(": ")[2] not in SILENT}
 
 

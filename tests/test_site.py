@@ -17,7 +17,7 @@ import yaml
 
 from collapselab.analysis.analyze import analyze
 from collapselab.analysis.controls import Control
-from collapselab.analysis.diagnosis import Finding
+from collapselab.analysis.curves import Finding
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.trends import Trend
 from collapselab.records.facts import BootstrapFacts

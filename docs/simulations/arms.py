@@ -10,8 +10,7 @@ from functools import cache, partial
 import numpy as np
 
 from collapselab.analysis.arms import Registered
-from collapselab.analysis.doses import doses
-from collapselab.analysis.effects import effects
+from collapselab.analysis.effects import doses, effects
 from collapselab.analysis.models import Models
 from collapselab.analysis.verdict import Role, Verdict
 from collapselab.analysis.words import about_speed

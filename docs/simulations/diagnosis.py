@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from collapselab.analysis.diagnosis import TIGHTNESS, diagnose
+from collapselab.analysis.curves import TIGHTNESS, diagnose
 from collapselab.analysis.models import combine
 from collapselab.records.tables import Row, Run
 from simulations.entry import Claim, answers
@@ -14,9 +14,8 @@ NOISE = 0.01
 """Of a loss, relative."""
 
 
-def _says(runs: list[Run], rows: list[Row], signature: str, run: str) -> bool:
-    found = {finding.run: finding.found for finding in diagnose(combine(runs, rows)) if finding.signature == signature}
-    return found[run] is True
+def _says(runs: list[Run], rows: list[Row], run: str) -> bool:
+    return next(finding.found for finding in diagnose(combine(runs, rows)) if finding.run == run) is True
 
 
 def _over_fitted(rng: np.random.Generator, planted: bool, *, seeds: int, checkpoints: int = 6) -> bool:
@@ -49,7 +48,7 @@ def _said_over_fitted(losses: Floats) -> bool:
         run_of(f"s{s}", epoch=float(e + 1), epochs=float(losses.shape[1]), seed=s, val_loss=float(loss))
         for s, series in enumerate(losses) for e, loss in enumerate(series)
     ]  # fmt: skip
-    return _says(runs, [value_of(run, TIGHTNESS[0], 0.3, null=1.0) for run in runs], "over-fitted", "s0")
+    return _says(runs, [value_of(run, TIGHTNESS[0], 0.3, null=1.0) for run in runs], "s0")
 
 
 def _signature(name: str) -> frozenset[str]:

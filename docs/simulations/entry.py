@@ -9,7 +9,7 @@ import numpy as np
 
 from collapselab.analysis.controls import Control
 from collapselab.analysis.relate import Relation
-from collapselab.analysis.verdict import LEVEL
+from collapselab.analysis.resampling import LEVEL
 
 
 @final

@@ -11,10 +11,11 @@ from itertools import product
 
 import numpy as np
 
+from collapselab.analysis.analyze import STATEMENTS, Given
 from collapselab.analysis.arms import Registered
+from collapselab.analysis.families import surviving
 from collapselab.analysis.models import Models
-from collapselab.analysis.statements import STATEMENTS, Given
-from collapselab.analysis.verdict import Verdict, surviving
+from collapselab.analysis.verdict import Verdict
 from collapselab.core.catalogue import METRICS
 from collapselab.records.suite import Primary
 from collapselab.records.tables import RowsByTable

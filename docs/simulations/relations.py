@@ -6,9 +6,8 @@ from functools import cache, partial
 import numpy as np
 
 from collapselab.analysis.models import Models
-from collapselab.analysis.relate import Relation, relate_subset
+from collapselab.analysis.relate import Relation, relate_subset, reversals
 from collapselab.analysis.subsets import subsets, within_cells
-from collapselab.analysis.words import reversals
 from collapselab.core.catalogue import METRICS
 from simulations.entry import SHOWN, Claim, Interval, answers, is_shown
 from simulations.tables import PAPER, Floats, grid, run_of, seeds, table_of, with_values

@@ -9,9 +9,11 @@ import pytest
 from analysis.planted import drawn, row_of, run_of, seeds_study
 from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.analysis.models import NothingToRelate
-from collapselab.analysis.subsets import WITHIN
-from collapselab.analysis.verdict import Verdict
-from collapselab.analysis.words import LONGEST, SHOWN, Sentence, short_summary
+from collapselab.analysis.relate import reversals
+from collapselab.analysis.subsets import ALL, WITHIN
+from collapselab.analysis.verdict import Cause, Verdict
+from collapselab.analysis.words import SHOWN, Sentence, short_summary
+from collapselab.core.catalogue import METRICS
 from collapselab.errors import ConfigError, DamagedError, RunError
 from collapselab.records.published import import_published
 from collapselab.records.suite import Primary
@@ -156,23 +158,11 @@ def test_beyond_a_smooth_function_of_scale_nothing_is_shown_of_the_published_mod
 
 
 @needs_published
-def test_the_summary_of_the_paper_says_no_more_than_its_tables(published: Analysis) -> None:
-    texts = {
-        topic: [s.text for s in published.sentences if s.topic == topic]
-        for topic in {s.topic for s in published.sentences}
-    }
-    assert texts["models"] == [
-        "170 runs at 230 checkpoints: 30 architectures, 20 seeds, 12 metrics at each checkpoint."
-    ]
-    fixed = " ".join(texts["scale held fixed"])
-    shown = fixed[: fixed.index("Not shown at fixed scale")]
-    for metric in CONTRACT:
-        assert (metric in shown) == (metric in {"duality_cos_mean", "agreement"}), metric
-    assert "one standard deviation between seeds of agreement comes with -0.0068 nats [-0.0102, -0.0035]" in shown
-    assert "one architecture in one regime (gpt-neo 2x768, 1 epoch, weight_decay 0.0005)" in fixed
-    assert all(len(text) <= LONGEST for told in texts.values() for text in told), "two lines"
-    assert "|r| of 0.58 with 80 % power" in fixed
-    assert any(text.startswith("Not shown beyond a smooth function of scale") for text in texts["controls"])
+def test_the_seeds_of_the_paper_have_a_slope_and_a_power(published: Analysis) -> None:
+    rows = {(row.subset, row.metric, row.transform): row for row in published.tables["relate"]}
+    row = rows[WITHIN, "agreement", "raw"]
+    assert (row.slope, row.slope_low, row.slope_high) == pytest.approx((-0.0068, -0.0102, -0.0035), abs=5e-5)
+    assert row.detectable_r == pytest.approx(0.58, abs=0.005)
 
 
 @needs_published
@@ -199,18 +189,18 @@ def planted(folder: Path, *, slope: float) -> tuple[list[Run], list[Row]]:
     return runs, rows
 
 
-def claims(analysis: Analysis) -> str:
-    return next(s.text for s in analysis.sentences if s.text.startswith("With scale held fixed"))
+def claims(analysis: Analysis) -> dict[str, Verdict]:
+    """The verdict on every metric at fixed scale, on the scale of the catalogue."""
+    rows = [row for row in analysis.tables["relate"] if row.subset == WITHIN]
+    return {row.metric: row.verdict for row in rows if row.transform == METRICS[row.metric].transform}
 
 
 def test_an_effect_that_is_there_is_claimed_and_one_that_is_not_is_not(tmp_path: Path) -> None:
     planted(tmp_path / "there", slope=-0.8)
     planted(tmp_path / "none", slope=0.0)
     there, none = (analyze(tmp_path / name, permutations=499) for name in ("there", "none"))
-    assert "between seeds of agreement comes with -0.0" in claims(there)
-    assert "as collapse predicts (r -0." in claims(there)
-    assert "cdnv_k2" not in claims(there)
-    assert "nothing is shown" in claims(none)
+    assert claims(there) == {"agreement": Verdict.AS_PREDICTED, "cdnv_k2": Verdict.NOT_SHOWN}
+    assert set(claims(none).values()) == {Verdict.NOT_SHOWN}
     within = [row for row in none.tables["relate"] if row.subset == WITHIN]
     assert {(row.n, row.cells) for row in within} == {(48, 6)}
 
@@ -228,12 +218,10 @@ def test_without_seeds_nothing_is_said_of_fixed_scale(tmp_path: Path) -> None:
     runs = [run_of(f"{w}", width=w, val_loss=5.0 - w) for w in range(1, 7)]
     RUNS.write(tmp_path / "runs.csv", runs)
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", run["width"] / 10) for run in runs])
-    sentences = analyze(tmp_path, permutations=99).sentences
-    fixed = [s.text for s in sentences if s.topic == "scale held fixed"]
-    assert fixed == [
-        "With scale held fixed these tables say nothing: too few models: 3 needed, 0 found. Train the same model with "
-        "several seeds."
-    ]
+    analysis = analyze(tmp_path, permutations=99)
+    rows = [row for row in analysis.tables["relate"] if row.subset == WITHIN]
+    assert {(row.verdict, row.why_code, row.n) for row in rows} == {(Verdict.TOO_FEW, Cause.TOO_FEW, 0)}
+    assert len([s for s in analysis.sentences if s.topic == "scale held fixed"]) == 1
 
 
 def grid(folder: Path) -> list[Run]:
@@ -260,16 +248,15 @@ def told(folder: Path, topic: str) -> list[str]:
     return [sentence.text for sentence in analyze(folder, permutations=99).sentences if sentence.topic == topic]
 
 
-def test_a_trend_names_the_paper_s_metrics_and_counts_the_others(tmp_path: Path) -> None:
+def test_trends_have_a_sentence_for_the_outcome_and_each_direction(tmp_path: Path) -> None:
     grid(tmp_path)
-    said = told(tmp_path, "trends")
-    assert said[:4] == [
-        "With width (4 to 64; 8 depths): val_loss -0.6 nats (better, p 0.017).",
-        "With width: toward collapse: agreement +0.6, 1 of 3 further metrics (p ≤ 0.017).",
-        "With width: away from collapse: cdnv_k2 +60 (p 0.017).",
-        "With width: in one direction, where collapse predicts none: 1 of 3 further metrics (p 0.017).",
-    ]
-    assert any(text.startswith("With depth (1 to 8; 5 widths): ") for text in said)
+    width, depth = (
+        [text for text in told(tmp_path, "trends") if text.startswith(f"With {axis}")] for axis in ("width", "depth")
+    )
+    assert len(width) == 4
+    assert depth
+    assert "agreement" in width[1]
+    assert "norm_cv" not in "".join(width), "not of the paper: counted"
 
 
 def test_where_nothing_is_shown_no_name_is_listed(tmp_path: Path) -> None:
@@ -279,45 +266,41 @@ def test_where_nothing_is_shown_no_name_is_listed(tmp_path: Path) -> None:
     ]
     RUNS.write(tmp_path / "runs.csv", runs)
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "agreement", rng.random()) for run in runs])
-    assert told(tmp_path, "trends")[0] == "With width (4 to 64; 8 depths): nothing is shown."
+    assert "agreement" not in "".join(told(tmp_path, "trends"))
 
 
 def test_where_nothing_of_the_paper_was_measured_the_others_are_named(tmp_path: Path) -> None:
     runs = grid(tmp_path)
     RESULTS.write(tmp_path / "results.csv", [row_of(run, "norm_cv", 1 / run["width"]) for run in runs])
-    assert told(tmp_path, "trends")[:2] == [
-        "With width (4 to 64; 8 depths): val_loss -0.6 nats (better, p 0.017).",
-        "With width: toward collapse: norm_cv -0.23 (p 0.017).",
-    ]
+    assert "norm_cv -0.23" in told(tmp_path, "trends")[1]
 
 
 def test_a_run_that_failed_is_not_a_model_and_is_said(tmp_path: Path) -> None:
     runs = grid(tmp_path)
-    assert told(tmp_path, "models") == ["40 runs: 40 architectures, 1 seed, 5 metrics at each checkpoint."]
+    (before,) = told(tmp_path, "models")
     failed = run_of("bad", width=99, epoch=None, val_loss=None, why="training failed: loss is nan.")
     RUNS.write(tmp_path / "runs.csv", [*runs, failed])
-    assert told(tmp_path, "models") == [
-        "40 runs: 40 architectures, 1 seed, 5 metrics at each checkpoint; 1 run failed, and what is unfinished is not "
-        "counted."
-    ]
+    (after,) = told(tmp_path, "models")
+    assert after.startswith(before.rstrip("."))
+    assert "1 run failed" in after
 
 
 def test_across_models_numbers_are_described_and_nothing_is_called_shown(tmp_path: Path) -> None:
     analysis = planted_across(tmp_path)
-    first, *rest = [s.text for s in analysis.sentences if s.topic == "across models"]
-    assert "of agreement comes with -0." in first
-    assert "descriptive only" in first
-    assert len(rest) == 2
-    assert all("at fixed scale not known" in text for text in rest)
-    assert not any("shown" in text or "significant" in text for text in [first, *rest])
+    rows = [row for row in analysis.tables["relate"] if row.subset == ALL]
+    assert {row.verdict for row in rows} == {Verdict.DESCRIPTION}
+    (text,) = [s.text for s in analysis.sentences if s.topic == "across models"]
+    assert "agreement" in text, "the strongest"
+    assert "shown" not in text
 
 
 def test_a_reversal_is_the_first_thing_said(tmp_path: Path) -> None:
     planted(tmp_path, slope=0.9)
-    first = analyze(tmp_path, permutations=499).sentences[0]
-    assert first.topic == "reversal"
-    assert first.text.startswith("agreement reverses: one standard deviation more comes with +0.0")
-    assert "-0." in first.text
+    analysis = analyze(tmp_path, permutations=499)
+    ((across, within),) = reversals(analysis.tables["relate"])
+    assert across.metric == within.metric == "agreement"
+    assert (across.slope or 0) < 0 < (within.slope or 0)
+    assert (analysis.sentences[0].topic, [s.topic for s in analysis.sentences].count("reversal")) == ("reversal", 1)
 
 
 def planted_across(folder: Path) -> Analysis:
@@ -371,7 +354,8 @@ def test_two_models_are_analysed_to_reasons(tmp_path: Path) -> None:
     analysis = analyze(tmp_path, permutations=99)
     assert all(row.r is None and row.why for row in analysis.tables["relate"])
     assert all(row.partial_r is None and row.why for row in analysis.tables["controls"])
-    assert "these tables say nothing: too few models: 3 needed, 2 found" in claims(analysis)
+    within = [row for row in analysis.tables["relate"] if row.subset == WITHIN]
+    assert {(row.why_code, row.n) for row in within} == {(Cause.TOO_FEW, 2)}
 
 
 def test_a_suite_of_which_nothing_is_measured_yet_has_no_numbers(tmp_path: Path) -> None:
@@ -379,7 +363,7 @@ def test_a_suite_of_which_nothing_is_measured_yet_has_no_numbers(tmp_path: Path)
     RESULTS.write(tmp_path / "results.csv", [])
     analysis = analyze(tmp_path, permutations=99)
     assert analysis.tables["relate"] == []
-    assert "no metric was measured" in claims(analysis)
+    assert len([s for s in analysis.sentences if s.topic == "scale held fixed"]) == 1
 
 
 def test_wrong_arguments_and_folders_are_the_users_to_mend(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 from analysis.planted import row_of, run_of, table
 from collapselab.analysis.analyze import Analysis, analyze
 from collapselab.analysis.controls import controls
+from collapselab.analysis.families import FAMILY_SIZES, smallest_permutation_p, why_no_permutation
 from collapselab.analysis.models import RELATED, Models
 from collapselab.analysis.relate import relate
+from collapselab.analysis.resampling import LEVEL
 from collapselab.analysis.subsets import ALL, WITHIN
-from collapselab.analysis.verdict import FAMILY_SIZES, LEVEL, Cause, Verdict, smallest_permutation_p, why_no_permutation
+from collapselab.analysis.verdict import Cause, Verdict
 from collapselab.core.catalogue import METRICS
 from collapselab.records.tables import RESULTS, RUNS, Run
 
@@ -63,12 +65,6 @@ def test_three_to_five_models_never_give_a_p_or_a_verdict(tmp_path: Path, kind: 
     told = [sentence for sentence in analysis.sentences if sentence.topic not in ("models", "diagnosis")]
     across = set() if kind == "seeds" else {"across models"}  # seeds alone: there is nothing across
     assert {sentence.topic for sentence in told} >= {*across, "scale held fixed", "controls"}
-    firsts = {sentence.topic: sentence.text for sentence in reversed(told)}
-    for topic, text in firsts.items():
-        words = ("no verdict", "too few runs", "say nothing", "no answer", "descriptive", "No metric can")
-        assert any(word in text for word in words) or topic == "controls", text
-    assert not any(word in s.text for s in told for word in ("these go with", "shown after", "wrong way", "toward "
-                   "collapse agreement", "interval above 0"))  # fmt: skip
 
 
 def random_models(rng: np.random.Generator, models: int) -> Models:

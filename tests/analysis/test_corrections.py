@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from statsmodels.stats.multitest import multipletests
 
-from collapselab.analysis.verdict import holm
+from collapselab.analysis.resampling import holm
 
 
 @pytest.mark.slow

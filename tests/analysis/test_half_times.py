@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.planted import row_of, run_of
-from collapselab.analysis.half_times import MIN_CHECKPOINTS, Phase, half_time, half_times, sentences
+from collapselab.analysis.curves import MIN_CHECKPOINTS, Phase, half_time, half_times, of_half_times
 from collapselab.analysis.models import Models, combine
 
 TIMES = np.geomspace(1e3, 1e7, 9)
@@ -89,6 +89,5 @@ def test_few_checkpoints_have_no_rows() -> None:
 
 def test_a_cell_has_one_sentence_at_most() -> None:
     models = models_of([1e5, 1e5])
-    (sentence,) = sentences(models, half_times(models))
-    assert sentence.topic == "phases"
-    assert "val_loss by 1e+05" in sentence.text
+    (sentence,) = of_half_times(models, half_times(models))
+    assert (sentence.topic, sentence.table) == ("phases", "phases")

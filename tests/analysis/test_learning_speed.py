@@ -13,7 +13,7 @@ from collapselab.analysis.effects import effects
 from collapselab.analysis.models import Models
 from collapselab.analysis.paired import at_equal_training_loss, equal_loss_differences
 from collapselab.analysis.verdict import Role, Verdict
-from collapselab.analysis.words import about_speed, of_effects
+from collapselab.analysis.words import about_speed
 from collapselab.records.suite import Primary
 
 ARMS = [
@@ -35,10 +35,8 @@ def suite(*, epochs: float = 2.0, gap: float = 0.0, seeds: int = 8) -> Models:
 
 
 def test_less_than_an_epoch_is_about_learning_speed() -> None:
-    text = about_speed(suite(epochs=0.5), None)
-    assert text is not None
-    assert "its runs see 0.5 of an epoch" in text
-    assert "Over 3 arms Δval_loss is 0.99" in text
+    assert about_speed(suite(epochs=0.5), None) is not None
+    assert about_speed(suite(epochs=2.0), None) is None
 
 
 def test_a_gap_that_stays_within_the_margin_is_about_learning_speed() -> None:
@@ -57,8 +55,7 @@ def test_the_gap_is_a_further_outcome_with_a_verdict() -> None:
     assert gaps["within:+0.1"].verdict is Verdict.HARMS
     assert gaps["simreg:0.1"].verdict is Verdict.EQUIVALENT
     assert all(row.registered for row in gaps.values())
-    texts = [sentence.text for sentence in of_effects(models, rows)]
-    assert any(text.startswith("gap (registered) changes in 1 of 3 arms: within:+0.1 +0.0396") for text in texts), texts
+    assert gaps["within:+0.1"].effect == pytest.approx(0.04, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +104,6 @@ def test_running_means_are_not_compared_at_equal_loss() -> None:
     assert len(equal_loss_differences(old, comparisons(old)[0])) == 0
     row = next(row for row in effects(old, Registered(), permutations=99, seed=0) if row.role is Role.OUTCOME)
     assert row.equal_loss is None
-    texts = [sentence.text for sentence in of_effects(old, effects(old, Registered(), permutations=99, seed=0))]
-    assert any(text.startswith("Comparisons at equal training loss are not available") for text in texts)
 
 
 def test_the_comparison_covers_the_truth_for_slower_arms() -> None:

@@ -7,12 +7,10 @@ from scipy import stats
 
 from analysis.planted import drawn, run_of, seeds_study, table
 from collapselab.analysis.models import Floats, Models
-from collapselab.analysis.relate import Relation, relate, relate_subset
+from collapselab.analysis.relate import Relation, relate, relate_subset, reversals
 from collapselab.analysis.resampling import clustered_interval, fisher_interval, left_out
 from collapselab.analysis.subsets import ALL, WITHIN, within_cells
 from collapselab.analysis.verdict import Cause, Verdict
-from collapselab.analysis.words import of_relations as sentences
-from collapselab.analysis.words import reversals
 
 
 def row_of(relations: list[Relation], metric: str, subset: str = ALL, transform: str = "raw") -> Relation:
@@ -402,8 +400,5 @@ def test_a_run_without_which_r_is_less_than_half_is_named_beside_what_is_shown(o
     y = 0.4 * x + np.sqrt(1 - 0.4**2) * residual(rng.standard_normal(60), x)
     x, y = np.append(x, outlier), np.append(y, outlier)
     runs = [run_of(f"run-{i}", seed=i, val_loss=float(y[i])) for i in range(61)]
-    models = table(runs, {"agreement": x})
-    relations = relate(models, permutations=999)
-    row = row_of(relations, "agreement", WITHIN)
+    row = row_of(relate(table(runs, {"agreement": x}), permutations=999), "agreement", WITHIN)
     assert (row.verdict, row.influential) == (Verdict.OPPOSITE, "run-60" if named else None)
-    assert any("run-60" in sentence.text for sentence in sentences(models, relations)) == named

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from analysis.planted import row_of, run_of
-from collapselab.analysis.analyze import Analysis, analyze, read_analysis
+from collapselab.analysis.analyze import STATEMENTS, Analysis, Given, Statement, analyze, read_analysis
 from collapselab.analysis.models import Models, Regime
-from collapselab.analysis.statements import STATEMENTS, Given, Statement
 from collapselab.analysis.verdict import Verdict
 from collapselab.analysis.words import Sentence
 from collapselab.records.tables import read_tables, write_tables

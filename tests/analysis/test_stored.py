@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from analysis.planted import row_of, run_of
-from collapselab.analysis.analyze import Analysis, Request, analyze, current_analysis, program_version, read_analysis
-from collapselab.analysis.statements import STATEMENTS
+from collapselab.analysis.analyze import (
+    STATEMENTS,
+    Analysis,
+    Request,
+    analyze,
+    current_analysis,
+    program_version,
+    read_analysis,
+)
 from collapselab.disk import read_document, sha256
 from collapselab.errors import ConfigError, DamagedError
 from collapselab.records.tables import RESULTS, RUNS, read_tables, write_tables
@@ -143,9 +150,9 @@ def test_a_write_that_is_interrupted_leaves_nothing_that_fits(folder: Path, monk
         ({"seed": 1.5}, "seed: Input should be a valid integer"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused(change: dict[str, int], message: str) -> None:
+def test_a_request_that_cannot_be_met_is_refused(folder: Path, change: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Request.of(**change)
+        analyze(folder, **change)
 
 
 def test_a_seed_of_twenty_digits_is_a_seed(folder: Path) -> None:

@@ -43,8 +43,8 @@ def test_the_way_along_each_axis_is_counted_in_units() -> None:
     """Under two decays a depth has the same architectures: one unit, with the mean of its two correlations."""
     rows = trends(grid())
     width, depth = row_of(rows, "width", "cdnv"), row_of(rows, "depth", "cdnv")
-    assert (width.groups, width.falls, width.unchanged, width.share_toward) == (4, 3, 1, 3 / 4)
-    assert (depth.groups, depth.rises, depth.falls, depth.share_toward) == (3, 3, 0, 0.0)
+    assert (width.groups, width.rises, width.falls, width.groups_toward) == (4, 0, 3, 3)
+    assert (depth.groups, depth.rises, depth.falls, depth.groups_toward) == (3, 3, 0, 0)
     assert width.median_rho == -1
     assert depth.median_rho == 1
     assert width.median_effect == -2
@@ -215,7 +215,7 @@ def test_the_outcome_is_better_or_worse_and_never_collapsed() -> None:
 def test_a_metric_without_a_direction_only_rises_or_falls() -> None:
     runs = [run_of(f"{d}{w}", depth=d, width=w, val_loss=9.0) for d in range(1, 6) for w in (1, 2)]
     row = row_of(trends(table(runs, {"effective_rank": [run["depth"] for run in runs]})), "depth", "effective_rank")
-    assert (row.toward, row.share_toward) == (None, None)
+    assert row.toward is None
     assert row.verdict is Verdict.NO_DIRECTION
 
 

@@ -19,7 +19,6 @@ from collapselab.analysis.verdict import (
     Words,
     direction_of,
     judge,
-    too_few,
 )
 from collapselab.analysis.words import ALONG, SHOWN
 from collapselab.report.words import TEST_WORDS, VERDICT_WORDS
@@ -49,7 +48,7 @@ def test_a_verdict_is_significant_only_where_the_test_is(words: Words) -> None:
 
 
 def test_a_reason_forbids_the_test_and_a_doubt_one_claim() -> None:
-    few = too_few(5, "pairs", 6)
+    few = Reason.too_few(5, "pairs", 6)
     assert judge(Estimate(0.5, 0.01, 1, 0.01, few), EFFECT) == few.columns
     assert few.columns == {
         "verdict": Verdict.TOO_FEW,

@@ -6,8 +6,7 @@ from pathlib import Path
 import altair as alt
 import pytest
 
-from collapselab.analysis.analyze import analyze
-from collapselab.analysis.statements import STATEMENTS, Statement
+from collapselab.analysis.analyze import STATEMENTS, Statement, analyze
 from collapselab.analysis.words import Sentence
 from collapselab.report.charts.panels import Figure, Panel
 from collapselab.report.data import ReportData, load_report_data

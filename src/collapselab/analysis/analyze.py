@@ -11,7 +11,8 @@ version of the program. An analysis of which any of that has changed is never sh
 """
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from html import escape
 from itertools import groupby
@@ -21,10 +22,10 @@ from typing import TYPE_CHECKING, Any, final, get_type_hints
 from pydantic import Field, JsonValue, ValidationError
 
 from collapselab import __version__
-from collapselab.analysis.arms import registered_in
+from collapselab.analysis import attribution, controls, curves, effects, properties, relate, trends, words
+from collapselab.analysis.arms import Registered, registered_in
+from collapselab.analysis.families import error_words
 from collapselab.analysis.models import Models, Regime, combine, default_outcome, is_comparable
-from collapselab.analysis.statements import STATEMENTS, Given
-from collapselab.analysis.verdict import error_words
 from collapselab.analysis.words import REVERSAL, Sentence, many
 from collapselab.core.catalogue import METRICS
 from collapselab.disk import Part, Record, first_error, read_bytes, read_document, write_bytes
@@ -40,6 +41,66 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 SUMMARY = "summary.json"
+
+
+@final
+@dataclass(frozen=True)
+class Given:
+    """What a statement is made from: the models, the request, the rows of the statements before it, and what was
+    registered before the first run."""
+
+    models: Models
+    permutations: int
+    seed: int
+    rows: RowsByTable
+    registered: Registered = field(default_factory=Registered)
+
+    def __getitem__(self, table: str) -> list[Any]:
+        return self.rows[table]
+
+    @property
+    def draws(self) -> dict[str, Any]:
+        return {"permutations": self.permutations, "seed": self.seed}
+
+
+@final
+@dataclass(frozen=True)
+class Statement:
+    """One table of the analysis: what a row of it is, how the rows are made, and what they allow to say."""
+
+    row: type[Any]
+    rows: Callable[[Given], list[Any]]
+    sentences: Callable[[Models, Sequence[Any]], Iterable[Sentence]]
+
+
+STATEMENTS: dict[str, Statement] = {
+    "relate": Statement(relate.Relation, lambda given: relate.relate(given.models, **given.draws), relate.sentences),
+    "controls": Statement(
+        controls.Control, lambda given: controls.controls(given.models, **given.draws), controls.sentences
+    ),
+    "trends": Statement(trends.Trend, lambda given: trends.trends(given.models, **given.draws), trends.sentences),
+    "properties": Statement(
+        properties.PropertyRow,
+        lambda given: properties.properties(given.models, given["relate"], given["trends"], **given.draws),
+        properties.sentences,
+    ),
+    "effects": Statement(
+        effects.Effect,
+        lambda given: effects.effects(given.models, given.registered, given["properties"], **given.draws),
+        words.of_effects,
+    ),
+    "doses": Statement(effects.Response, lambda given: effects.doses(given.models), words.of_doses),
+    "attribution": Statement(
+        attribution.Attributed,
+        lambda given: attribution.attribution(
+            given.models, given["effects"], given["properties"], given.registered, **given.draws
+        ),
+        attribution.sentences,
+    ),
+    "phases": Statement(curves.Phase, lambda given: curves.half_times(given.models), curves.of_half_times),
+    "diagnosis": Statement(curves.Finding, lambda given: curves.diagnose(given.models), curves.of_findings),
+}
+"""In the order in which they are made and in which the summary reports them, by the name of their table."""
 
 
 def analyze(
@@ -70,7 +131,10 @@ def analyze(
                 "`collapselab import` made."
             )
     tables = read_tables(directory)
-    request = Request.of(outcome=outcome or _default_outcome(directory, tables), permutations=permutations, seed=seed)
+    try:
+        request = Request(outcome=outcome or _default_outcome(directory, tables), permutations=permutations, seed=seed)
+    except ValidationError as error:
+        raise ConfigError(f"{first_error(error)}.") from error
     joined = None if scores is None else join_scores(read_scores(scores), tables.runs)
     return _analyze(directory, tables, request, joined)
 
@@ -103,14 +167,6 @@ class Request(Part):
     permutations: int = Field(10_000, ge=99, le=10_000_000)
     """Fewer could not reach 0.05 after any correction; more would take days."""
     seed: int = Field(0, ge=0)
-
-    @classmethod
-    def of(cls, **values: Any) -> "Request":
-        """The request with these values; ConfigError names the first that cannot be met."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise ConfigError(f"{first_error(error)}.") from error
 
 
 def _analyze(directory: Path, tables: StoredTables, request: Request, joined: JoinedScores | None = None) -> "Analysis":
@@ -323,13 +379,12 @@ def _last_request(directory: Path, outcome: str) -> Request:
     path = directory / "analysis" / SUMMARY
     try:
         summary = read_document(path, unchecked=True)
-        return Request.of(**{name: summary.get(name) for name in Request.model_fields})
+        return Request.model_validate({name: summary.get(name) for name in Request.model_fields})
     except FileNotFoundError:
         return Request(outcome=outcome)
-    except (DamagedError, ConfigError) as error:
-        where = "" if isinstance(error, DamagedError) else f"{path}: "
+    except (DamagedError, ValidationError) as error:
         again = "Run `collapselab analyze` again, with the options that you want."
-        raise DamagedError(f"{where}{error} {again}") from error
+        raise DamagedError(f"{path}: damaged or edited, so the last request is not known. {again}") from error
 
 
 def _scores_hash(stored: bytes | None) -> str | None:

@@ -208,13 +208,11 @@ def _matched(frame: pd.DataFrame, *, at_one_epoch: bool = True) -> Iterator[tupl
 
 def _arm_settings(frame: pd.DataFrame) -> dict[object, dict[str, str]]:
     """Of every run the settings that can be an arm; doses of 0 are none."""
-    known = {name: frame.get(name) for name in DEFAULTS}
+    known = frame.reindex(columns=list(DEFAULTS))
     rows = {}
-    for place, index in enumerate(frame.index):
-        row = {name: "" if column is None else _text(column.iloc[place]) for name, column in known.items()}
-        rows[index] = {name: value or DEFAULTS[name] for name, value in row.items()}
-        doses = _doses(row["intervene"])
-        if doses is not None:
+    for index, *values in known.itertuples(name=None):
+        rows[index] = {name: _text(value) or DEFAULTS[name] for name, value in zip(DEFAULTS, values, strict=True)}
+        if (doses := _doses(rows[index]["intervene"])) is not None:
             rows[index]["intervene"] = " ".join(str(dose) for dose in doses if dose.dose)
     return rows
 

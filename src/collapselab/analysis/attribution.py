@@ -30,19 +30,8 @@ from collapselab.analysis.effects import Effect
 from collapselab.analysis.models import RELATED, Floats, Models
 from collapselab.analysis.paired import MIN_PAIRS
 from collapselab.analysis.properties import PropertyRow
-from collapselab.analysis.resampling import sign_patterns, step_down
-from collapselab.analysis.verdict import (
-    ATTRIBUTION,
-    LEVEL,
-    Cause,
-    Estimate,
-    Reason,
-    Role,
-    Verdict,
-    holm,
-    judge,
-    too_few,
-)
+from collapselab.analysis.resampling import LEVEL, holm, sign_patterns, step_down
+from collapselab.analysis.verdict import ATTRIBUTION, Cause, Estimate, Reason, Role, Verdict, judge
 from collapselab.analysis.words import Sentence, amount, many
 
 MIN_F = 10.0
@@ -164,9 +153,7 @@ def points_of(compared: Sequence[Comparison], metrics: Sequence[str], outcome: s
 
 def intervention_of(comparison: Comparison) -> str:
     """Arms that differ in their doses alone are one intervention, in whatever combination."""
-    where, name = comparison.arm.of
-    parts = [part.partition(":")[0] for part in name.split(" + ")]
-    return f"{' + '.join(parts)} ({where})" if where else " + ".join(parts)
+    return " + ".join(part.partition(":")[0] for part in comparison.arm.name.split(" + "))
 
 
 def _blank(points: Points, metrics: Sequence[str], metric: str, conflicts: set[str]) -> Attributed:
@@ -184,9 +171,9 @@ def _blank(points: Points, metrics: Sequence[str], metric: str, conflicts: set[s
 def _why_not(points: Points, moved: bool) -> Reason | None:
     seeds, interventions, needed = points.y.shape[1], len(set(points.interventions)), len(points.x) + 2
     if seeds < MIN_PAIRS:
-        return too_few(seeds, "seeds with every arm", MIN_PAIRS)
+        return Reason.too_few(seeds, "seeds with every arm", MIN_PAIRS)
     if interventions < needed:
-        return too_few(interventions, f"interventions for {many(len(points.x), 'metric')}", needed)
+        return Reason.too_few(interventions, f"interventions for {many(len(points.x), 'metric')}", needed)
     if not moved:
         return Reason(Cause.NO_VARIATION, "no arm is shown to change the outcome: there is nothing to attribute.")
     return None
@@ -287,30 +274,26 @@ def sentences(models: Models, rows: Sequence[Attributed]) -> Iterable[Sentence]:
 
 
 def _words(models: Models, rows: Sequence[Attributed]) -> Iterable[str]:
-    tested = [row for row in rows if row.verdict is not Verdict.TOO_FEW]
+    start = f"Effects on {models.outcome} cannot be attributed to"
     names = ", ".join(dict.fromkeys(row.metric for row in rows))
+    tested = [row for row in rows if row.verdict is not Verdict.TOO_FEW]
     if not tested:
-        yield f"Effects on {models.outcome} cannot be attributed to {names}: {rows[0].why}"
+        yield f"{start} {names}: {rows[0].why}"
         return
     attributed = [row for row in tested if row.verdict is Verdict.ATTRIBUTED]
     fewest = min((len(row.metrics.split()) for row in attributed), default=0)
     yield from (_attributed_words(models, row) for row in attributed if len(row.metrics.split()) == fewest)
-    sets = {row.metrics: row for row in tested}
-    if all(row.verdict is Verdict.NOT_ALONE for row in sets.values()):
-        size = max(len(metrics.split()) for metrics in sets)
-        least = max(sets.values(), key=lambda row: row.q_p or 0.0)
-        number = "one" if size == 1 else "one or two"
+    if all(row.verdict is Verdict.NOT_ALONE for row in tested):
+        least = max(tested, key=lambda row: row.q_p or 0.0)
+        number = "any one or two of " if any(" " in row.metrics for row in tested) else ""
         yield (
-            f"No {number} of {names} account for the effects on {models.outcome}: the {least.arms} arms "
-            f"({many(least.interventions, 'intervention')}, {least.n} seeds) are off every line"
-            f"{' and plane' if size > 1 else ''} through 0 (largest p of Q {least.q_p:.2g}), so they act in other "
-            "ways too."
+            f"{start} {number}{names}: the {least.arms} arms ({many(least.interventions, 'intervention')}, {least.n} "
+            f"seeds) change it in other ways too (Cochran's Q, p ≤ {least.q_p:.2g})."
         )
     for row in {row.metrics: row for row in tested if row.verdict is Verdict.INSEPARABLE}.values():
-        pair = row.metrics.replace(" ", " and ")
         together = f" move together (r {row.r:+.2f}," if row.r is not None else " hardly moves ("
         weakest = min(other.conditional_f or 0.0 for other in tested if other.metrics == row.metrics)
-        yield f"Effects cannot be attributed to {pair}, which{together} conditional F {weakest:.3g})."
+        yield f"{start} {row.metrics.replace(' ', ' and ')}, which{together} conditional F {weakest:.3g})."
 
 
 def _attributed_words(models: Models, row: Attributed) -> str:

@@ -24,28 +24,16 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import orth
 
+from collapselab.analysis.families import FAMILY_SIZES, why_no_permutation
 from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Variable
-from collapselab.analysis.resampling import TIE, jointly
+from collapselab.analysis.resampling import LEVEL, TIE, corrections, jointly
 from collapselab.analysis.subsets import codes_of, count_of, exchangeable
-from collapselab.analysis.verdict import (
-    FAMILY_SIZES,
-    LEVEL,
-    MIN_FREEDOM,
-    RELATION,
-    Cause,
-    Direction,
-    Estimate,
-    Reason,
-    Verdict,
-    corrections,
-    direction_of,
-    judge,
-    too_few,
-    why_no_permutation,
-)
+from collapselab.analysis.verdict import RELATION, Cause, Direction, Estimate, Reason, Verdict, direction_of, judge
 from collapselab.analysis.words import NOT_MEASURED, SHOWN, Sentence, by_reason, listed, metric_label
 
 MIN_MODELS = 4
+MIN_FREEDOM = 6
+"""Degrees of freedom that a regression must leave."""
 DEGREE = 4
 MAX_PERMUTATIONS = 1999
 """Enough for a p of 0.0005; more would take the time of all other statements together."""
@@ -84,6 +72,11 @@ class Control:
     """Why there are no numbers, or no p and no verdict."""
     why_code: Cause | None = None
     """As in `relate.csv`."""
+
+    @property
+    def label(self) -> str:
+        """`cdnv`, or `log cdnv`."""
+        return metric_label(self.metric, self.transform)
 
 
 def controls(models: Models, *, permutations: int = MAX_PERMUTATIONS, seed: int = 0) -> list[Control]:
@@ -128,7 +121,7 @@ def _why_no_test(variable: Variable, x: Floats, y: Floats) -> Reason | None:
     if variable.metric in NOT_TESTED:
         return Reason(Cause.NOT_A_TEST, NOT_TESTED[variable.metric], Verdict.DESCRIPTION)
     if len(y) < MIN_MODELS:
-        return too_few(len(y), "models", MIN_MODELS)
+        return Reason.too_few(len(y), "models", MIN_MODELS)
     for name, values in ((variable.metric, x), ("the outcome", y)):
         if np.ptp(values) <= 1e-12 * np.abs(values).max():
             return Reason(Cause.NO_VARIATION, f"{name} is the same in all {len(values)} models.")
@@ -142,7 +135,7 @@ def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
     smallest = min((group for _, group in frame.groupby("regime")), key=len)
     needed = np.linalg.matrix_rank(smooth_function(smallest)) + MIN_FREEDOM
     if len(smallest) < needed:
-        return too_few(len(smallest), "architectures in one regime", int(needed))
+        return Reason.too_few(len(smallest), "architectures in one regime", int(needed))
     sizes = [block.shape[1] for block in exchangeable(codes_of(frame["regime"]), codes_of(frame["architecture"]))]
     why = why_no_permutation(sizes, "architectures", tests=FAMILY_SIZES["paper"])
     return Reason(Cause.TOO_FEW, why) if why else None
@@ -260,19 +253,17 @@ def _partial(x: Floats, left_y: Floats, basis: Floats) -> Floats:
 def sentences(models: Models, rows: Sequence[Control]) -> Iterable[Sentence]:
     """What the joint test shows of the paper's metrics, and what has no answer."""
     paper = [row for row in rows if row.family == "paper"]
+    beyond = "Beyond a smooth function of scale"
     texts = [
-        f"{metric_label(row)}: partial r {row.partial_r:+.2f} with {models.outcome} where weakest, beyond a smooth "
-        f"function of scale in every specification, {SHOWN[row.verdict]} (Holm p {row.p_holm:.2g})."
+        f"{beyond}, {row.label} is related to {models.outcome} in every specification, {SHOWN[row.verdict]} "
+        f"(partial r {row.partial_r:+.2f} where weakest, Holm p {row.p_holm:.2g})."
         for row in paper
         if row.verdict in SHOWN
     ]
-    if rest := [row for row in paper if row.verdict is Verdict.NOT_SHOWN]:
-        names = listed([f"{metric_label(row)} {row.partial_r:+.2f}" for row in rest], room=125)
-        texts.append(f"Not shown beyond a smooth function of scale (partial r where it is weakest): {names}.")
-    untold = by_reason((row.why, metric_label(row)) for row in paper if row.verdict is Verdict.TOO_FEW and row.why)
-    for why, of_metrics in untold.items():
-        names = "" if len(untold) == 1 and not rest else f" for {listed(of_metrics, room=50)}"
-        texts.append(f"Beyond a smooth function of scale{names}: no verdict; {why}")
+    if rest := [f"{row.label} {row.partial_r:+.2f}" for row in paper if row.verdict is Verdict.NOT_SHOWN]:
+        texts.append(f"{beyond}, nothing is shown for {listed(rest, room=125)} (partial r where weakest).")
+    untold = by_reason((row.why, row.label) for row in paper if row.verdict is Verdict.TOO_FEW)
+    texts += [f"{beyond}: no verdict on {listed(names, room=50)}; {why}" for why, names in untold.items()]
     if not paper:
-        texts.append(f"Beyond scale and training: no answer; {NOT_MEASURED}")
+        texts.append(f"{beyond}: no verdict; {NOT_MEASURED}")
     return [Sentence("controls", "controls", text) for text in texts]

@@ -1,16 +1,19 @@
-"""Effects: what every arm does to the metrics and to the outcome, in pairs that differ in the arm alone.
+"""Effects: what every arm does to the metrics and to the outcome, in pairs that differ in the arm alone; and doses.
 
 First the manipulation check. An arm *reached* its property where the metric that it must move has moved by at least two
 standard deviations of the paired differences in the right direction, and by more than under the sham. Of an arm that
-did not reach its property nothing is said about the outcome.
-
-What the metrics of its property say together is beside it (`movement`, from properties.py).
+did not reach its property nothing is said about the outcome. What all metrics of the property say together is beside it
+(`movement`, from properties.py).
 
 Then the verdict on the outcome, which needs a corrected test: helps or harms by flipping signs, equivalent by two
 one-sided tests against the smallest effect that matters. What is neither is undecided, and never called equivalent. So
-is what would be shown by the runs that are left where others diverged. Flipping signs assumes that differences are
-symmetric. Where they are skewed or have spikes, the verdict is about the median, the interval follows the skew, and
-nothing is called equivalent.
+is a claim that runs which diverged could undo. Flipping signs assumes that differences are symmetric. Where they are
+skewed or have spikes, the verdict is about the median, the interval follows the skew, and nothing is called equivalent.
+
+Does the outcome, or an arm's metric, rise or fall with the signed dose (`doses.csv`)? The control is dose 0, and seeds
+that have all doses take part. Page's test ranks the doses within each seed, so that a seed's own level plays no part;
+its p comes from flipping the signs of seeds. Page's test alone calls a trend where both sides of the control harm, one
+more than the other; so neither side may go against the trend.
 """
 
 import math
@@ -33,10 +36,11 @@ from collapselab.analysis.arms import (
     comparisons,
     unpaired,
 )
-from collapselab.analysis.models import RELATED, Models, Regime, better
+from collapselab.analysis.models import RELATED, Floats, Models, Regime, better
 from collapselab.analysis.paired import MIN_PAIRS
 from collapselab.analysis.properties import PropertyRow, arm_key
-from collapselab.analysis.verdict import EFFECT, Cause, Estimate, Reason, Role, Verdict, corrections, judge, too_few
+from collapselab.analysis.resampling import LEVEL, corrections
+from collapselab.analysis.verdict import EFFECT, FALLS, RISES, Cause, Estimate, Reason, Role, Verdict, judge
 
 SDS = 2.0
 """Paired standard deviations by which the metric of an arm's property must move."""
@@ -51,6 +55,10 @@ EARLIER = 0.8
 """The slope at the end of a run is measured from its last checkpoint with at most this share of the tokens."""
 OUTCOMES = (Role.OUTCOME, Role.FURTHER)
 """Roles of rows with a verdict."""
+MIN_DOSES = 3
+"""The control is one of them."""
+PERMUTATIONS = 9_999
+"""Sign patterns of Page's test that are drawn where there are too many seeds for all of them."""
 
 
 @final
@@ -98,10 +106,6 @@ class Effect:
     """The smallest effect on the outcome that matters."""
     p_equivalence: float | None = None
     """Of two one-sided tests within the margin, corrected over arms (Holm)."""
-    far: str | None = None
-    """Seeds whose difference is far from the others, with robust standard deviations."""
-    cells: int = 1
-    """Cells that are averaged."""
     lost: int = 0
     """Of the outcome: seeds left out because the arm's run has none."""
     lost_controls: int = 0
@@ -116,6 +120,8 @@ class Effect:
     """Whether the differences are skewed; the interval is then that of the bootstrap-t."""
     movement: Verdict | None = None
     """What the metrics of the arm's property say together."""
+    opposed: str = ""
+    """In conflict: the metrics of the property that are shown to move the other way than the one it must move."""
     clipped: float | None = None
     """Of the outcome: share of clipped steps, arm minus control."""
     equal_loss: float | None = None
@@ -147,7 +153,7 @@ class _Suite(NamedTuple):
     """Outcomes that are tested beside the main one."""
     margin: float | None
     lost: Mapping[Arm, tuple[Sized, Sized]]
-    movements: Mapping[tuple[ArmKey, str], Verdict]
+    movements: Mapping[tuple[ArmKey, str], PropertyRow]
     """What the metrics of a property say together, by arm and property."""
     skewed: bool
     """Whether arms share skewed or spiky noise."""
@@ -161,12 +167,13 @@ def effects(
     named = dict.fromkeys((*registered.primary.outcomes, "gap"))
     further = [name for name in named if name in models.trained and name != models.outcome]
     margin = smallest_effect(models, registered, compared)
-    movements = {(arm_key(row), row.property): row.verdict for row in properties if row.arm is not None}
+    movements = {(arm_key(row), row.property): row for row in properties if row.arm is not None}
     skewed = _is_skewed_together(compared, models.outcome)
     suite = _Suite(models, registered, compared, further, margin, unpaired(models)[0], movements, skewed)
-    pairs = [(row, comparison) for comparison in compared for row in _rows(suite, comparison)]
-    pairs = _with_equivalence(_with_p(pairs, permutations=permutations, seed=seed))
-    return [_judged(row, checked=not arm.arm.targets or row.reached is not None) for row, arm in pairs]
+    by_arm = {comparison.arm.key: comparison for comparison in compared}
+    rows = [row for comparison in compared for row in _rows(suite, comparison)]
+    rows = _with_equivalence(_with_p(rows, by_arm, permutations=permutations, seed=seed), by_arm)
+    return [_judged(row, checked=not by_arm[row.key].arm.targets or row.reached is not None) for row in rows]
 
 
 def smallest_effect(models: Models, registered: Registered, compared: Sequence[Comparison]) -> float | None:
@@ -204,7 +211,7 @@ def _is_skewed_together(compared: Sequence[Comparison], outcome: str) -> bool:
         values = comparison.differences[outcome].dropna().to_numpy(dtype=float)
         if comparison.arm.sham or len(values) < MIN_PAIRS or np.ptp(values) == 0:
             continue
-        spiky += bool(paired.far_from_the_rest(values, [""] * len(values)))
+        spiky += paired.has_spikes(values)
         away = values - np.median(values)
         scaled.append(away / (1.4826 * max(float(np.median(np.abs(away))), 1e-9 * float(np.ptp(values)))))
     if len(scaled) < MIN_POOLED_ARMS:
@@ -218,13 +225,11 @@ def _rows(suite: _Suite, comparison: Comparison) -> Iterator[Effect]:
     further = [name for name in suite.further if name in comparison.treated]
     metrics = [str(column) for column in comparison.treated if column not in (suite.models.outcome, *FURTHER)]
     rows = [_row(suite, comparison, column, sham) for column in (*further, *metrics)]
-    reached: dict[str, bool | None] = dict.fromkeys(targets)
-    for i, row in enumerate(rows):
-        if row.metric in targets:
-            reached[row.metric] = _reached(row, comparison, targets[row.metric], sham)
-            rows[i] = replace(row, role=Role.TARGET, reached=reached[row.metric])
-    yield _outcome_row(suite, comparison, sham, reached)
-    yield from rows
+    by_metric = {row.metric: row for row in rows if row.metric in targets}
+    reached = {name: _reached(row, comparison, targets[name], sham) for name, row in by_metric.items()}
+    yield _outcome_row(suite, comparison, sham, dict.fromkeys(targets) | reached)
+    for row in rows:
+        yield replace(row, role=Role.TARGET, reached=reached[row.metric]) if row.metric in reached else row
 
 
 def _row(suite: _Suite, comparison: Comparison, column: str, sham: Comparison | None) -> Effect:
@@ -240,7 +245,7 @@ def _row(suite: _Suite, comparison: Comparison, column: str, sham: Comparison | 
     elif column in primary.metrics:
         role = Role.PRIMARY
     row = Effect(arm.name, arm.dose, arm.sham, column, where=arm.where, label=arm.label, role=role, margin=margin,
-                 registered=planned, cells=comparison.pairs["cell"].nunique())  # fmt: skip
+                 registered=planned)  # fmt: skip
     if differences.empty:
         return replace(row, why="no pair in which both values are known.", why_code=Cause.MISSING)
     values = differences.to_numpy(dtype=float)
@@ -250,13 +255,11 @@ def _row(suite: _Suite, comparison: Comparison, column: str, sham: Comparison | 
         skewed = paired.is_skewed(values) or (suite.skewed and role is Role.OUTCOME)
         low, high = paired.bootstrap_t(values) if skewed else (low, high)
     moved = None if sham is None else sham.differences[column].mean()
-    far = paired.far_from_the_rest(values, [str(unit) for unit in differences.index])
-    reason = too_few(estimate.n, "pairs", MIN_PAIRS) if estimate.n < MIN_PAIRS else Reason(None, None)
+    reason = Reason.too_few(estimate.n, "pairs", MIN_PAIRS) if estimate.n < MIN_PAIRS else Reason(None, None)
     return replace(
         row, n=estimate.n, effect=estimate.mean, low=low, high=high, median=float(np.median(values)),
         effect_in_sd=estimate.mean / estimate.sd if estimate.sd else None,
         sham_effect=None if moved is None or np.isnan(moved) else float(moved),
-        far=", ".join(f"seed {name.split()[0]} ({score:+.1f})" for name, score in far) or None,
         lower=int((values < 0).sum()), higher=int((values > 0).sum()), skewed=skewed,
         why=reason.text, why_code=reason.code,
     )  # fmt: skip
@@ -273,19 +276,20 @@ def _outcome_row(
     elif unknown and row.why is None:
         text = f"whether it reached its property is not known: {', '.join(unknown)} was not measured in enough pairs."
         row = replace(row, why=text, why_code=Cause.MISSING)
-    directed = [metric for metric in reached if models.toward.get(metric)]
-    movements = [suite.movements.get((row.key, RELATED[metric].property)) for metric in directed]
+    for metric in reached:
+        moved = suite.movements.get((row.key, RELATED[metric].property)) if models.toward.get(metric) else None
+        if moved is not None and row.movement is None:
+            sides = (moved.toward_metrics, moved.away_metrics) if moved.odd_metrics else ()
+            opposed = next((side for side in sides if metric not in side.split()), "")
+            row = replace(row, movement=moved.verdict, opposed=opposed)
     if len(equal := paired.equal_loss_differences(models, comparison)) > 1:
         at = paired.mean_of(equal)
         row = replace(row, equal_loss=at.mean, equal_loss_low=at.low, equal_loss_high=at.high, equal_loss_n=at.n)
-    clipped = np.nan
     if "clipped" in comparison.treated:
         clipped = float((comparison.treated["clipped"] - comparison.control["clipped"]).mean(skipna=False))
+        row = replace(row, clipped=None if np.isnan(clipped) else clipped)
     lost, lost_controls = suite.lost.get(comparison.arm, ((), ()))
-    return replace(
-        row, movement=next(filter(None, movements), None), clipped=None if np.isnan(clipped) else clipped,
-        lost=len(lost), lost_controls=len(lost_controls),
-    )  # fmt: skip
+    return replace(row, lost=len(lost), lost_controls=len(lost_controls))
 
 
 def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
@@ -323,35 +327,34 @@ def _family(row: Effect) -> Hashable:
 
 
 def _with_p(
-    pairs: Sequence[tuple[Effect, Comparison]], *, permutations: int, seed: int
-) -> list[tuple[Effect, Comparison]]:
+    rows: Sequence[Effect], by_arm: Mapping[ArmKey, Comparison], *, permutations: int, seed: int
+) -> list[Effect]:
     """The rows with their p, alone and corrected over their family."""
     families: dict[Hashable, list[int]] = {}
-    tested = list(pairs)
-    for i, (row, _) in enumerate(pairs):
+    for i, row in enumerate(rows):
         if row.n >= MIN_PAIRS:
             families.setdefault(_family(row), []).append(i)
+    tested = list(rows)
     for places in families.values():
-        columns = [pairs[i][1].differences[pairs[i][0].metric] for i in places]
+        columns = [by_arm[rows[i].key].differences[rows[i].metric] for i in places]
         table = pd.concat(columns, axis=1).to_numpy(dtype=float).T
-        single, corrected = paired.sign_flips(table, permutations=permutations, seed=seed)
-        for i, p, p_holm in zip(places, single, corrected, strict=True):
-            row, comparison = pairs[i]
-            tested[i] = replace(row, p=float(p), p_holm=float(max(p, p_holm))), comparison
+        tests = paired.sign_flips(table, permutations=permutations, seed=seed)
+        for i, p, p_holm in zip(places, *tests, strict=True):
+            tested[i] = replace(rows[i], p=float(p), p_holm=float(max(p, p_holm)))
     return tested
 
 
-def _with_equivalence(pairs: Sequence[tuple[Effect, Comparison]]) -> list[tuple[Effect, Comparison]]:
+def _with_equivalence(rows: Sequence[Effect], by_arm: Mapping[ArmKey, Comparison]) -> list[Effect]:
     """The rows of outcomes with the p of equivalence, corrected over the same families as the other tests."""
-    tests: list[tuple[Hashable, float | None]] = []
-    for row, comparison in pairs:
-        p = None
-        if row.margin is not None and row.n >= MIN_PAIRS and row.role in OUTCOMES:
-            p = 1.0 if row.skewed else equivalent_in_every_cell(comparison, row.metric, row.margin)
-        tests.append((_family(row), p))
-    tested = list(pairs)
-    for place, corrected in corrections(tests).items():
-        tested[place] = replace(pairs[place][0], p_equivalence=corrected.holm), pairs[place][1]
+
+    def p_of(row: Effect) -> float | None:
+        if row.margin is None or row.n < MIN_PAIRS or row.role not in OUTCOMES:
+            return None
+        return 1.0 if row.skewed else equivalent_in_every_cell(by_arm[row.key], row.metric, row.margin)
+
+    tested = list(rows)
+    for place, corrected in corrections((_family(row), p_of(row)) for row in rows).items():
+        tested[place] = replace(rows[place], p_equivalence=corrected.holm)
     return tested
 
 
@@ -377,21 +380,123 @@ def _judged(row: Effect, *, checked: bool) -> Effect:
     # A run that diverged could undo a claim: an arm that helps must not have lost runs, one that harms no controls.
     either = row.lost + row.lost_controls
     lost = {Verdict.HELPS: row.lost, Verdict.HARMS: row.lost_controls, Verdict.EQUIVALENT: either}
-    doubts = {}
-    for verdict, count in lost.items():
-        whose = "runs" if count == row.lost else "controls" if count == row.lost_controls else "runs and controls"
-        text = f"{count} of its {whose} {'has' if count == 1 else 'have'} no {row.metric}; the other pairs alone do not"
-        if count:
-            doubts[verdict] = Reason(Cause.MISSING, f"{text} decide.", Verdict.UNDECIDED)
+    text = f"{row.metric} is missing in {row.lost} of its runs and {row.lost_controls} controls, which could undo that."
+    missing = Reason(Cause.MISSING, text, Verdict.UNDECIDED)
+    doubts = {verdict: missing for verdict, count in lost.items() if count}
     change = row.median if row.skewed and row.median else row.effect or 0.0
-    if row.metric == "gap" and _is_reversed(change, row.equal_loss_low, row.equal_loss_high):
-        interval = f"{row.equal_loss:+.3f} nats [{row.equal_loss_low:+.3f}, {row.equal_loss_high:+.3f}]"
+    low, high = row.equal_loss_low, row.equal_loss_high
+    if row.metric == "gap" and low is not None and high is not None and (high < 0 < change or change < 0 < low):
+        interval = f"{row.equal_loss:+.3f} nats [{low:+.3f}, {high:+.3f}]"
         text = f"At equal training loss {interval}: the change of the gap comes from the training loss."
         doubts |= dict.fromkeys((Verdict.HELPS, Verdict.HARMS), Reason(Cause.REVERSED, text, Verdict.UNDECIDED))
     estimate = Estimate(change, row.p_holm, better(row.metric), row.p_equivalence, reason, doubts)
     return replace(row, **judge(estimate, EFFECT))
 
 
-def _is_reversed(change: float, low: float | None, high: float | None) -> bool:
-    """Whether an interval lies on the other side of 0."""
-    return low is not None and high is not None and (high < 0 < change or change < 0 < low)
+@final
+@dataclass(frozen=True)
+class Response:
+    """One dose of one arm and its effect on one metric; a row of `doses.csv`."""
+
+    arm: str
+    """Intervention, or `coupling`."""
+    metric: str
+    """The metric that the arm must move, or the outcome."""
+    dose: float
+    """Signed; 0 is the control."""
+    n: int
+    """Seeds that have every dose."""
+    effect: float
+    """Mean of this dose minus the control."""
+    low: float | None
+    """Lower end of its 95 % interval."""
+    high: float | None
+    """Upper end."""
+    p: float | None = None
+    """Of Page's statistic over all doses of the arm, by flipping the signs of seeds; the same in all of its rows."""
+    p_holm: float | None = None
+    """Corrected over the arms, for the outcome and for metrics by themselves."""
+    trend: str | None = None
+    """`rises` or `falls` where the corrected test is significant."""
+    where: Regime | None = None
+    """As in `effects.csv`."""
+    why: str | None = None
+    """Why there is no p."""
+    why_code: Cause | None = None
+    """As in `relate.csv`."""
+
+    @property
+    def key(self) -> tuple[Regime | None, str, str]:
+        """The arm and the metric."""
+        return self.where, self.arm, self.metric
+
+
+def doses(models: Models) -> list[Response]:
+    """A row for every dose of every arm that has two or more beside the control."""
+    arms: dict[tuple[Regime | None, str], list[Comparison]] = {}
+    for comparison in comparisons(models):
+        if comparison.arm.dose is not None and not comparison.arm.sham:
+            arms.setdefault(comparison.arm.of, []).append(comparison)
+    made = [
+        _responses(sorted(group, key=lambda comparison: comparison.arm.dose or 0.0), metric)
+        for group in arms.values()
+        if len(group) + 1 >= MIN_DOSES
+        for metric in dict.fromkeys([models.outcome, *(target.metric for target in group[0].arm.targets)])
+        if metric in group[0].treated
+    ]
+    made = [rows for rows in made if rows]
+    for place, corrected in corrections((rows[0].metric == models.outcome, rows[0].p) for rows in made).items():
+        rows = made[place]
+        trend = direction(rows) if corrected.holm < LEVEL and not goes_against(rows) else None
+        made[place] = [replace(row, p_holm=corrected.holm, trend=trend) for row in rows]
+    return [row for rows in made for row in rows]
+
+
+def _responses(group: Sequence[Comparison], metric: str) -> list[Response]:
+    effects = pd.concat(
+        [comparison.differences[metric] for comparison in group],
+        axis=1,
+        keys=[comparison.arm.dose for comparison in group],
+    )
+    effects[0.0] = 0.0
+    effects = effects.dropna().sort_index(axis=1)
+    if effects.empty:
+        return []
+    arm, values = group[0].arm, effects.to_numpy(dtype=float)
+    rows = []
+    for i, dose in enumerate(float(str(dose)) for dose in effects.columns):
+        estimate = paired.mean_of(values[:, i])
+        interval = (estimate.low, estimate.high) if dose else (None, None)
+        rows.append(Response(arm.name, metric, dose, estimate.n, estimate.mean, *interval, where=arm.where))
+    if len(values) < MIN_PAIRS:
+        reason = Reason.too_few(len(values), "seeds with every dose", MIN_PAIRS)
+        return [replace(row, why=reason.text, why_code=reason.code) for row in rows]
+    p = _page_p(values)
+    return [replace(row, p=p) for row in rows]
+
+
+def _page_p(values: Floats) -> float:
+    """Two-sided p of Page's statistic over (seeds, doses), by flipping the signs of whole seeds.
+
+    Page's own p takes doses for exchangeable within a seed. Where the spread grows with the dose they are not: it was
+    below 0.05 in 7 to 8 % of such tables. Reversing the order of all doses of a seed is exact there too.
+    """
+    from scipy.stats import rankdata
+
+    weights = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2
+    contrasts = rankdata(values, axis=1) @ weights
+    return float(paired.sign_flips(contrasts[None], permutations=PERMUTATIONS, seed=0)[0][0])
+
+
+def goes_against(rows: Sequence[Response]) -> bool:
+    """Whether the mean effect of the negative or of the positive doses is opposite to the trend."""
+    sign = 1 if direction(rows) == RISES else -1
+    sides = ([row.effect * side for row in rows if row.dose * side > 0] for side in (-1, 1))
+    return any(sign * sum(side) < 0 for side in sides)
+
+
+def direction(rows: Sequence[Response]) -> str:
+    """Where the effects go with the rank of the dose, on the whole."""
+    ordered = sorted(rows, key=lambda row: row.dose)
+    middle = (len(rows) - 1) / 2
+    return RISES if sum((rank - middle) * row.effect for rank, row in enumerate(ordered)) >= 0 else FALLS

@@ -191,12 +191,7 @@ class Models:
 
         Earlier checkpoints repeat their run, and an intervention moves a metric and the outcome by itself.
         """
-        compared: pd.Series[bool] = (self.frame["epoch"] != 0) & self.frame["last"]
-        if "intervene" in self.frame:
-            compared &= self.frame["intervene"].fillna("").eq("")
-        if "head" in self.frame:
-            compared &= self.frame["head"].fillna("learned").eq("learned")
-        return compared
+        return (self.frame["epoch"] != 0) & self.frame["last"] & untreated(self.frame)
 
     @cached_property
     def known(self) -> pd.DataFrame:
@@ -271,44 +266,29 @@ def combine(
             f"runs.csv: no model has a {outcome}.{there} Measure it (--outcomes, --on or --data) and collect again, or "
             "give it (analyze DIR --scores FILE)."
         )
-    numbers = [*_of_tokens(rows), *_of_contexts(contexts, outcome)]
-    known = set(zip(frame["run"], frame["checkpoint"], strict=True))
-    for number in numbers:
-        if (number.run, number.checkpoint) not in known:
-            file = "results.csv" if number.metric in METRICS else "contexts.csv"
-            raise RunError(f"{file}: run {number.run}, checkpoint {number.checkpoint} is not in runs.csv.")
-    measured = {number.metric for number in numbers}
+    numbers = _numbers(rows, contexts, set(zip(frame["run"], frame["checkpoint"], strict=True)), outcome)
+    measured = set(numbers["metric"])
     metrics = tuple(metric for metric in RELATED if metric in measured)
     labelled = _labelled(frame).drop(columns=[metric for metric in metrics if metric in frame])
     return Models(_with_metrics(labelled, numbers, metrics), metrics, outcome)
 
 
-class _Number(NamedTuple):
-    """A metric of a model; `classes` is the number of kept classes, where an ideal depends on it."""
-
-    run: str
-    checkpoint: str
-    metric: str
-    value: float | None
-    null: float | None
-    classes: int | None = None
-
-
-def _of_tokens(rows: Iterable[Row]) -> list[_Number]:
-    rows = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
-    for row in rows:
-        if row.metric not in METRICS:
-            hint = did_you_mean(row.metric, METRICS, otherwise="See `collapselab metrics`.")
-            raise RunError(f"results.csv: {row.metric!r} is not a metric of the catalogue. {hint}")
-    return [_Number(row.run, row.checkpoint, row.metric, row.value, row.null, row.classes) for row in rows]
-
-
-def _of_contexts(rows: Iterable[ContextRow], outcome: str) -> list[_Number]:
-    named = [(row, ContextColumn(row.metric, row.n).name) for row in rows if row.layer == "last"]
-    for row, name in named:
-        if name not in RELATED:
-            raise RunError(f"contexts.csv: {row.metric!r} of {row.n:,} tokens is not a metric of contexts.")
-    return [_Number(row.run, row.checkpoint, name, row.value, row.null) for row, name in named if name != outcome]
+def _numbers(
+    rows: Iterable[Row], contexts: Iterable[ContextRow], models: set[tuple[str, str]], outcome: str
+) -> pd.DataFrame:
+    """The metrics of the last layer in long form; RunError where a metric or a model is not known."""
+    chosen = [row for row in rows if (row.split, row.layer, row.bin) == ("train", "last", "all")]
+    tokens = [(row.run, row.checkpoint, row.metric, row.value, row.null, row.classes) for row in chosen]
+    named = [(row, ContextColumn(row.metric, row.n).name) for row in contexts if row.layer == "last"]
+    of_contexts = [(row.run, row.checkpoint, name, row.value, row.null, None) for row, name in named if name != outcome]
+    for file, numbers in (("results.csv", tokens), ("contexts.csv", of_contexts)):
+        for run, checkpoint, metric, *_ in numbers:
+            if metric not in RELATED:
+                hint = did_you_mean(metric, RELATED, otherwise="See `collapselab metrics`.")
+                raise RunError(f"{file}: {metric!r} is not a metric of the catalogue. {hint}")
+            if (run, checkpoint) not in models:
+                raise RunError(f"{file}: run {run}, checkpoint {checkpoint} is not in runs.csv.")
+    return pd.DataFrame([*tokens, *of_contexts], columns=["run", "checkpoint", "metric", "value", "null", "classes"])
 
 
 def better(outcome: str) -> int:
@@ -377,6 +357,17 @@ def seed_columns(frame: pd.DataFrame) -> list[str]:
     return ["seed", *(name for name in map(str, frame) if name.endswith("_seed"))]
 
 
+def untreated(frame: pd.DataFrame, *, shams: bool = False) -> "pd.Series[bool]":
+    """Whether a model has a learned head and no intervention, or with `shams` none but shams."""
+    allowed = pd.Series(True, index=frame.index)
+    if "intervene" in frame:
+        doses = frame["intervene"].fillna("").map(str.split)
+        allowed &= doses.map(lambda own: all(shams and ":sham" in dose for dose in own))
+    if "head" in frame:
+        allowed &= frame["head"].fillna("learned").eq("learned")
+    return allowed
+
+
 def repeated(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Whether the cell and the known seeds of a row are those of a row before it."""
     columns = seed_columns(frame)
@@ -399,9 +390,9 @@ def _text(value: Cell) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _with_metrics(frame: pd.DataFrame, numbers: list[_Number], metrics: tuple[str, ...]) -> pd.DataFrame:
+def _with_metrics(frame: pd.DataFrame, numbers: pd.DataFrame, metrics: tuple[str, ...]) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(frame[["run", "checkpoint"]])
-    results = pd.DataFrame(numbers, columns=list(_Number._fields)).set_index(["run", "checkpoint", "metric"])
+    results = numbers.set_index(["run", "checkpoint", "metric"])
     columns = {}
     for metric in metrics:
         of_metric = results.xs(metric, level="metric").reindex(keys)

@@ -17,15 +17,15 @@ import pandas as pd
 
 from collapselab.analysis.arms import Comparison
 from collapselab.analysis.models import Floats, Models
-from collapselab.analysis.resampling import sign_patterns, step_down
-from collapselab.analysis.verdict import LEVEL
+from collapselab.analysis.resampling import LEVEL, sign_patterns, step_down
 
 MIN_PAIRS = next(pairs for pairs in range(1, 99) if 2 / 2**pairs < LEVEL)
 """With fewer no sign-flip test can be below the level."""
 SKEWED = 1.9
 """Robust standard errors between mean and median that 95 % of normal samples of 6 to 20 pairs stay below."""
 FAR = 5.0
-"""Robust standard deviations from the median at which a difference is noted; 3.5 marks one of 20 in tens of pairs."""
+"""Robust standard deviations from the median beyond which a difference is a spike; 3.5 marks one of 20 in tens of
+pairs."""
 MIN_FOR_FAR = 4
 NEAR_LEVEL = 0.1
 """Share of all tokens within which a checkpoint must be for a comparison at equal training loss."""
@@ -89,7 +89,7 @@ def is_skewed(differences: Floats) -> bool:
     """
     spread = 1.4826 * float(np.median(np.abs(differences - np.median(differences))))
     away = abs(float(np.mean(differences) - np.median(differences))) * np.sqrt(len(differences))
-    return bool(away > SKEWED * spread) or bool(far_from_the_rest(differences, [""] * len(differences)))
+    return bool(away > SKEWED * spread) or has_spikes(differences)
 
 
 def bootstrap_t(differences: Floats, *, resamples: int = 1999, seed: int = 0) -> tuple[float, float]:
@@ -104,15 +104,11 @@ def bootstrap_t(differences: Floats, *, resamples: int = 1999, seed: int = 0) ->
     return mean - float(high) * error, mean - float(low) * error
 
 
-def far_from_the_rest(differences: Floats, names: Sequence[str]) -> list[tuple[str, float]]:
-    """The names of differences far from the others of their arm, with their distance in robust standard deviations."""
-    if len(differences) < MIN_FOR_FAR:
-        return []
-    away = differences - np.median(differences)
-    spread = 1.4826 * float(np.median(np.abs(away)))
-    if spread == 0:
-        return []
-    return [(name, float(far / spread)) for name, far in zip(names, away, strict=True) if abs(far) > FAR * spread]
+def has_spikes(differences: Floats) -> bool:
+    """Whether one of at least four differences is more than `FAR` robust standard deviations from their median."""
+    away = np.abs(differences - np.median(differences))
+    spread = 1.4826 * float(np.median(away))
+    return len(differences) >= MIN_FOR_FAR and spread > 0 and bool((away > FAR * spread).any())
 
 
 def gap_stays(compared: Sequence[Comparison], margin: float | None) -> bool:

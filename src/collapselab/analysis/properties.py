@@ -19,14 +19,14 @@ from collapselab.analysis.paired import MIN_PAIRS, sign_flips
 from collapselab.analysis.relate import Relation
 from collapselab.analysis.subsets import WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.analysis.verdict import MOVEMENT, RELATION, Cause, Estimate, Verdict, judge, too_few
+from collapselab.analysis.verdict import MOVEMENT, RELATION, Cause, Estimate, Reason, Verdict, judge
 from collapselab.analysis.words import Sentence, listed
 
 DUPLICATE = 0.98
 """Two metrics whose effects correlate at least this strongly over the arms are counted once."""
 MIN_ARMS_FOR_DUPLICATES = 5
 SEEDS = "seeds"
-AXES = {"width": "width", "depth": "depth", "epochs": "training", "epoch": "training"}
+AXES = {"width": "width", "depth": "depth", "epochs": "training", "epoch": "checkpoints"}
 """Axes of trends.csv, and the place of a row of properties.csv."""
 TESTED = (Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NOT_SHOWN)
 """Verdicts of metrics with a direction."""
@@ -35,7 +35,8 @@ TESTED = (Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NOT_SHOWN)
 @final
 @dataclass(frozen=True)
 class PropertyRow:
-    """One property at one place: an arm, `seeds`, `width`, `depth` or `training`; a row of `properties.csv`.
+    """One property at one place: an arm, `seeds`, `width`, `depth`, `training` or `checkpoints`; a row of
+    `properties.csv`.
 
     Of seeds, *toward* means that seeds with a better outcome are closer to collapse.
     """
@@ -43,7 +44,7 @@ class PropertyRow:
     property: str
     """As in the catalogue."""
     place: str
-    """The arm as it is set; or `seeds`, `width`, `depth`, `training`."""
+    """The arm as it is set; or `seeds`, `width`, `depth`, `training` (runs of different length) or `checkpoints`."""
     metrics: int
     """Metrics with a direction; near-duplicates count once."""
     toward: int
@@ -65,7 +66,7 @@ class PropertyRow:
     where: Regime | None = None
     """Of an arm: as in `effects.csv`."""
     arm: str | None = None
-    """As in `effects.csv`; empty for `seeds`, `width`, `depth` and `training`."""
+    """As in `effects.csv`; empty for all other places."""
     dose: float | None = None
     """As in `effects.csv`."""
     sham: bool = False
@@ -99,7 +100,7 @@ def properties(
     rows += _of_verdicts(by_property, SEEDS, {row.metric: row.verdict for row in within})
     for axis in dict.fromkeys(row.axis for row in trends if row.axis in AXES):
         codes = {row.metric: row.verdict for row in trends if row.axis == axis}
-        rows += _of_verdicts(by_property, AXES[axis] if axis != "epoch" else "checkpoints", codes)
+        rows += _of_verdicts(by_property, AXES[axis], codes)
     return rows
 
 
@@ -148,7 +149,7 @@ def _of_arm(
     tested = {metric: moved[metric] for metric in measured if metric in moved}
     row = _row(name, arm.label, {metric: duplicates[metric] for metric in tested or measured}, tested)
     row = replace(row, where=arm.where, arm=arm.name, dose=arm.dose, sham=arm.sham, n=pairs)
-    return row if tested else replace(row, **too_few(pairs, "pairs", MIN_PAIRS).columns)
+    return row if tested else replace(row, **Reason.too_few(pairs, "pairs", MIN_PAIRS).columns)
 
 
 def _of_verdicts(
@@ -183,17 +184,19 @@ def _row(name: str, place: str, duplicates: Mapping[str, str], moved: Mapping[st
 
 
 def sentences(models: Models, rows: Sequence[PropertyRow]) -> Iterable[Sentence]:
-    """One sentence for every property whose metrics disagree somewhere, with the place where most are shown to move."""
+    """One sentence for every property whose metrics disagree somewhere: one place, an arm if there is one."""
     for name in dict.fromkeys(row.property for row in rows):
-        if conflicts := [row for row in rows if row.property == name and row.verdict is Verdict.IN_CONFLICT]:
-            first = max(conflicts, key=lambda row: row.metrics - row.not_shown)
-            places = listed([row.place for row in conflicts], room=120)
-            text = f"The metrics of {name} disagree for {places}, so no effect there can be attributed to {name}"
-            toward, away = _named(first.toward_metrics), _named(first.away_metrics)
-            text = f"{text}: {first.place} moves {toward} toward collapse and {away} away from it."
+        conflicts = [row for row in rows if row.property == name and row.verdict is Verdict.IN_CONFLICT]
+        if conflicts:
+            first = max(conflicts, key=lambda row: (row.arm is not None, row.metrics - row.not_shown))
+            most, way, other = first.toward, "toward collapse", "away from it"
+            if first.odd_metrics == first.toward_metrics:
+                most, way, other = first.away, "away from collapse", "toward it"
+            odd = listed(
+                [f"{odd} (the paper's)" if RELATED[odd].in_paper else odd for odd in first.odd_metrics.split()]
+            )
+            also = listed([row.place for row in conflicts if row is not first])
+            place = first.place if first.arm is not None else f"A change of {first.place}"
+            text = f"{place} moves {most} of {first.metrics} {name} metrics {way} and {odd} {other}"
+            text = f"{text}: what it does to {name} depends on the metric{f', as for {also}' if also else ''}."
             yield Sentence("properties", "properties", text)
-
-
-def _named(metrics: str) -> str:
-    names = (f"{name} (the paper's)" if RELATED[name].in_paper else name for name in metrics.split())
-    return listed([*names], room=70)

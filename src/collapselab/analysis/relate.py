@@ -8,34 +8,31 @@ direction.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.linalg import orth
 
 from collapselab.analysis import resampling
-from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Variable
-from collapselab.analysis.resampling import Codes
-from collapselab.analysis.subsets import ALL, WITHIN, Subset, count_of, subsets
-from collapselab.analysis.verdict import (
-    FAMILY_SIZES,
-    LEVEL,
-    RELATION,
-    Cause,
-    Corrected,
-    Direction,
-    Estimate,
-    Reason,
-    Verdict,
-    corrections,
-    direction_of,
-    holm,
-    judge,
-    too_few,
-    why_no_permutation,
+from collapselab.analysis.families import FAMILY_SIZES, why_no_permutation
+from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Regime, Variable
+from collapselab.analysis.resampling import LEVEL, Codes, Corrected, corrections
+from collapselab.analysis.subsets import ALL, WITHIN, Subset, count_of, subsets, within_cells
+from collapselab.analysis.verdict import RELATION, Cause, Direction, Estimate, Reason, Verdict, direction_of, judge
+from collapselab.analysis.words import (
+    NOT_MEASURED,
+    REVERSAL,
+    SHOWN,
+    Sentence,
+    amount,
+    by_reason,
+    listed,
+    many,
+    metric_label,
+    regime_words,
 )
-from collapselab.analysis.words import SHOWN
 
 MIN_MODELS = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
@@ -74,8 +71,6 @@ class Relation:
     """`paper`: its seven metrics. `exploration`: all others of tokens. `contexts`: metrics of contexts."""
     cells: int = 1
     """Cells whose means were subtracted; 1 for none."""
-    architectures: int = 1
-    """How many there are among the models."""
     missing: int = 0
     """Models left out for a missing value."""
     goes: Direction | None = None
@@ -102,6 +97,17 @@ class Relation:
     """The run without which a shown |r| is less than half or not significant."""
     r_without: float | None = None
     """r without that run."""
+
+    @property
+    def label(self) -> str:
+        """`cdnv`, or `log cdnv`."""
+        return metric_label(self.metric, self.transform)
+
+    @property
+    def label_with_r(self) -> str:
+        """`log cdnv (r +0.44)`, and r without the influential run."""
+        without = f"; without run {self.influential}: r {self.r_without:+.2f}" if self.influential else ""
+        return f"{self.label} (r {self.r:+.2f}{without})"
 
 
 def relate(models: Models, *, permutations: int = 10_000, seed: int = 0) -> list[Relation]:
@@ -140,10 +146,10 @@ def relate_subset(models: Models, subset: Subset, *, permutations: int, seed: in
         for number, row in enumerate(rows)
         if row.verdict in SHOWN
     }
-    for family in {rows[number].family for number in weakest}:  # one broken run can show several metrics
-        shown = [number for number in weakest if rows[number].family == family]
-        for number, p in zip(shown, holm([weakest[number][2] for number in shown]), strict=True):
-            rows[number] = _resting_on(rows[number], *weakest[number][:2], p)
+    # One broken run can show several metrics, so these p are corrected too.
+    tests_without = ((row.family, weakest[number][2] if number in weakest else None) for number, row in enumerate(rows))
+    for number, corrected in corrections(tests_without).items():
+        rows[number] = _resting_on(rows[number], *weakest[number][:2], corrected.holm)
     return rows
 
 
@@ -151,9 +157,7 @@ def _with_verdict(models: Models, row: Relation, corrected: Corrected) -> Relati
     """The row with its corrected p, its verdict, and the |r| that Holm's first step finds."""
     strict = None
     if row.detectable_r is not None:
-        stricter = resampling.effect_in_z(LEVEL / corrected.family_size, resampling.POWER) / resampling.effect_in_z(
-            LEVEL, resampling.POWER
-        )
+        stricter = resampling.effect_in_z(LEVEL / corrected.family_size) / resampling.effect_in_z(LEVEL)
         strict = float(np.tanh(np.arctanh(row.detectable_r) * stricter))
     row = replace(row, p_holm=corrected.holm, detectable_r_corrected=strict)
     if row.verdict is Verdict.DESCRIPTION:
@@ -176,10 +180,9 @@ def _without_one(
     rest, p = others[place], 1.0
     if along[place] > 0:
         sides = x[rest.members, None], y[rest.members]
-        p = resampling.permutation_test(
-            *sides, rest.cells, permutations=permutations, seed=seed, factors=rest.factors
-        ).p[0]
-    return str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r)), float(p)
+        draws: dict[str, Any] = {"permutations": permutations, "seed": seed, "factors": rest.factors}
+        p = float(resampling.permutation_test(*sides, rest.cells, **draws).p[0])
+    return str(models.trained["run"].iloc[chosen.members[place]]), float(along[place] * np.sign(r)), p
 
 
 def _resting_on(row: Relation, run: str, without: float, p: float) -> Relation:
@@ -199,7 +202,6 @@ def _blank(models: Models, subset: Subset, chosen: Subset, variable: Variable) -
         subset.name, variable.metric, models.outcome, len(chosen.members), transform=variable.transform,
         family=RELATED[variable.metric].family, cells=count_of(chosen.cells),
         missing=len(subset.members) - len(chosen.members),
-        architectures=models.trained["architecture"].iloc[chosen.members].nunique(),
         shared_seeds=count_of(chosen.units) if subset.name == WITHIN and chosen.factors else None,
     )  # fmt: skip
 
@@ -258,7 +260,7 @@ def _reason(chosen: Subset, relation: Relation, x: Floats, y: Floats) -> Reason 
     if relation.metric in NOT_TESTED:
         return Reason(Cause.NOT_A_TEST, NOT_TESTED[relation.metric], Verdict.DESCRIPTION)
     if chosen.freedom < MIN_MODELS:
-        return too_few(relation.n, "models", MIN_MODELS + max(relation.cells, 1) - 1)
+        return Reason.too_few(relation.n, "models", MIN_MODELS + max(relation.cells, 1) - 1)
     for name, values in ((relation.metric, x), (relation.outcome, y)):
         if np.abs(resampling.centred(values, chosen.cells)).max() <= 1e-12 * np.abs(values).max():
             where = " within every cell" if relation.cells > 1 else ""
@@ -296,3 +298,121 @@ def correlation(x: Floats, y: Floats, cells: Codes) -> Floats:
     x, y = resampling.standardised(x, cells), resampling.standardised(y, cells)
     r: Floats = (y @ x) / np.sqrt((x**2).sum(0) * (y**2).sum())
     return np.clip(r, -1, 1)
+
+
+def counted(row: Relation) -> str:
+    """Say what the rows of a relation are: runs, and how many seeds they share. Checkpoints are never counted."""
+    if row.subset == ALL:
+        return many(row.n, "run")
+    if row.shared_seeds and row.cells == 1:
+        return f"{row.n} runs of {many(row.shared_seeds, 'seed')}"
+    if row.shared_seeds:
+        return f"{many(row.shared_seeds, 'seed')}, each in up to {row.cells} cells ({row.n} runs)"
+    return many(row.n, "seed") if row.cells == 1 else f"{row.n} runs in {row.cells} cells"
+
+
+def sentences(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
+    """Reversals; the strongest relation across models, which is a description; then what holds at fixed scale."""
+    for across, within in reversals(relations):
+        text = (
+            f"{within.label} reverses: one standard deviation more comes with {_slope(within)} of "
+            f"{within.outcome} at fixed scale (Holm p {within.p_holm:.2g}), and with {_slope(across)} across models."
+        )
+        yield Sentence(REVERSAL, "relate", text)
+    yield from (Sentence("across models", "relate", text) for text in _across_models(models, relations))
+    yield from (Sentence("scale held fixed", "relate", text) for text in _at_fixed_scale(models, relations))
+
+
+def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
+    """Across models and at fixed scale: the pairs of rows that have opposite signs, both beyond doubt.
+
+    At fixed scale a corrected test must show it; across models, where none can, the interval must exclude 0.
+    """
+    within = {row.metric: row for row in _main(relations, WITHIN) if row.verdict in SHOWN}
+    return [
+        (row, within[row.metric])
+        for row in _main(relations, ALL)
+        if row.metric in within and row.low is not None and row.high is not None and row.low * row.high > 0
+        if (row.r or 0.0) * (within[row.metric].r or 0.0) < 0
+    ]
+
+
+def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = _strongest_first(_main(relations, ALL))
+    if not rows:
+        yield f"No metric can be related to {models.outcome} across all models; relate.csv gives the reason for each."
+    elif models.trained["cell"].nunique() > 1:
+        yield (
+            f"Across {counted(rows[0])}, descriptive only: {_slope_words(models, rows[0])}, the strongest relation "
+            f"(r {rows[0].r:+.2f})."
+        )
+
+
+def says_nothing(rows: Sequence[Relation]) -> str:
+    """Why no relation at fixed scale is known, and what to train where models are missing."""
+    reason, cause = next(((row.why, row.why_code) for row in rows if row.why), (NOT_MEASURED, None))
+    hint = " Train the same model with several seeds." if cause is Cause.TOO_FEW else ""
+    return f"With scale held fixed these tables say nothing: {reason}{hint}"
+
+
+def _at_fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
+    rows = [row for row in relations if row.subset == WITHIN]
+    main = _main(rows, WITHIN)
+    tested = _strongest_first(row for row in main if row.verdict in (*SHOWN, Verdict.NOT_SHOWN))
+    if not main:
+        yield says_nothing(rows)
+        return
+    if not tested:
+        why = next((row.why for row in main if row.verdict is Verdict.TOO_FEW), main[0].why)
+        yield f"With scale held fixed: no verdict; {why}"
+        return
+    start, first = f"With scale held fixed ({counted(tested[0])})", tested[0]
+    shown = [row for row in tested if row.verdict in SHOWN]
+    if not shown:
+        yield f"{start}, nothing is shown; the largest relation: {_slope_words(models, first)} (r {first.r:+.2f})."
+    for row in shown:
+        p = f"r {row.r:+.2f}, Holm p {row.p_holm:.2g}"
+        yield f"{start}, {_slope_words(models, row)}, {SHOWN[row.verdict]} ({p})."
+        start = "At fixed scale too"
+    if rest := [row.label_with_r for row in tested if row.verdict is Verdict.NOT_SHOWN]:
+        yield f"No evidence at fixed scale (not evidence of absence): {listed(rest, room=140)}."
+    if first.detectable_r is None or first.detectable_r_corrected is None:
+        yield "There are too few models to say which correlations they could have shown."
+    else:
+        yield (
+            f"{counted(first)} show |r| of {first.detectable_r:.2f} with 80 % power, "
+            f"{first.detectable_r_corrected:.2f} at the strictest step of the correction."
+        )
+    for why, names in by_reason((row.why, row.label_with_r) for row in main if row not in tested).items():
+        yield f"No verdict at fixed scale on {listed(names)}: {why}"
+    if first.cells == 1:
+        model = models.trained.iloc[within_cells(models.trained).members[0]]
+        cell = f"{model['architecture']}, {regime_words(Regime.read(model['regime']))}"
+        yield f"These runs have one architecture and one regime ({cell}); whether it holds elsewhere is not known."
+    for family, words in {"exploration": "Exploring", "contexts": "Exploring contexts"}.items():
+        explored = [row for row in rows if row.family == family and row not in main and row.verdict in SHOWN]
+        if names := [row.label_with_r for row in _strongest_first(explored)]:
+            number = many(len(names), "further metric")
+            yield f"{words}, {number} of `relate.csv` shown at fixed scale: {listed(names, room=125)}."
+
+
+def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
+    return sorted(rows, key=lambda row: -abs(row.r or 0.0))
+
+
+def _main(relations: Iterable[Relation], subset: str) -> list[Relation]:
+    """The rows of the paper's metrics that have a number, on the scale of the catalogue; where none, of all metrics."""
+    known = [
+        row
+        for row in relations
+        if row.subset == subset and row.r is not None and row.transform == RELATED[row.metric].transform
+    ]
+    return [row for row in known if row.family == "paper"] or known
+
+
+def _slope_words(models: Models, row: Relation) -> str:
+    return f"one standard deviation more of {row.label} comes with {_slope(row)} of {models.outcome}"
+
+
+def _slope(row: Relation) -> str:
+    return amount(row.slope or 0.0, row.slope_low, row.slope_high, row.outcome)

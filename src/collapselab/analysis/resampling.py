@@ -11,7 +11,7 @@ about how alike the models of a cluster are and stays honest with few clusters (
 & Webb 2023, doi:10.1002/jae.2969).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from collapselab.analysis.verdict import LEVEL
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
+LEVEL = 0.05
 POWER = 0.8
 """Share of tables in which an effect that is called detectable is found."""
 CHUNK = 2_000_000
@@ -135,14 +134,49 @@ def step_down(observed: Floats, null: Floats, *, exact: bool) -> tuple[Floats, F
     return (more + (sizes >= least).sum(0)) / total, corrected
 
 
+@final
+class Corrected(NamedTuple):
+    """A p after the corrections over its family, and the number of tests in that family."""
+
+    holm: float
+    family_size: int
+
+
+def corrections(tests: Iterable[tuple[Hashable, float | None]]) -> dict[int, Corrected]:
+    """The corrected p of every test that has one, by its place; a test is given as its family and its p."""
+    families: dict[Hashable, dict[int, float]] = {}
+    for place, (family, p) in enumerate(tests):
+        if p is not None:
+            families.setdefault(family, {})[place] = p
+    found = {}
+    for tested in families.values():
+        for place, p_holm in zip(tested, holm(list(tested.values())), strict=True):
+            found[place] = Corrected(p_holm, len(tested))
+    return found
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p: the i-th smallest of n times n - i, never smaller than the one before, at most 1.
+
+    statsmodels' `multipletests` collects the whole program's garbage at every call, which takes 0.2 s beside torch and
+    would double the time of an analysis; a test compares the two.
+    """
+    values = np.asarray(p, dtype=float)
+    order = np.argsort(values)
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return [float(value) for value in adjusted]
+
+
 def detectable(models: float) -> float:
     """The smallest |r| in one cell that a two-sided test finds with the power `POWER` (Fisher's z); NaN: too few."""
-    return float(np.tanh(effect_in_z(LEVEL, POWER) / np.sqrt(models - 3))) if models > 3 else np.nan
+    return float(np.tanh(effect_in_z(LEVEL) / np.sqrt(models - 3))) if models > 3 else np.nan
 
 
-def effect_in_z(alpha: float, power: float) -> float:
-    """Standard errors that an effect must have for a two-sided test of this level to find it with this power."""
-    return float(norm.isf(alpha / 2) + norm.ppf(power))
+def effect_in_z(alpha: float) -> float:
+    """Standard errors that an effect must have for a two-sided test of this level to find it with the power `POWER`."""
+    return float(norm.isf(alpha / 2) + norm.ppf(POWER))
 
 
 @final

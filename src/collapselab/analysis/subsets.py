@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from collapselab.analysis.models import Models, repeated, seed_columns
+from collapselab.analysis.models import Models, repeated, seed_columns, untreated
 from collapselab.analysis.resampling import Codes
 
 ALL, WITHIN = "all models", "within cells"
@@ -99,21 +99,11 @@ def subsets(models: Models) -> Iterator[Subset]:
 def within_cells(frame: pd.DataFrame) -> Subset:
     """The last checkpoints of controls and shams that have a twin of another seed; a run that repeats another takes no
     part."""
-    last = frame[frame["last"] & _is_untreated(frame)]
+    last = frame[frame["last"] & untreated(frame, shams=True)]
     last = last[~repeated(last)]
     twins = last[last.groupby("cell")["run"].transform("size") > 1]
     members = twins.index.to_numpy(dtype=np.intp)
     return Subset(WITHIN, members, codes_of(twins["cell"]), *_seeds(twins))
-
-
-def _is_untreated(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Whether all doses of a model are shams, or it has none, and its head is learned."""
-    untreated = np.ones(len(frame), dtype=bool)
-    if "intervene" in frame:
-        untreated &= [pd.isna(doses) or all(":sham" in dose for dose in doses.split()) for doses in frame["intervene"]]
-    if "head" in frame:
-        untreated &= [pd.isna(head) or head == "learned" for head in frame["head"]]
-    return untreated
 
 
 def _seeds(twins: pd.DataFrame) -> tuple[Codes, Codes | None]:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
 from collapselab.analysis.models import ARCHITECTURE, NOT_TESTED, RELATED, Floats, Models, Regime, better
-from collapselab.analysis.resampling import sign_patterns, step_down
-from collapselab.analysis.verdict import FALLS, LEVEL, RELATION, RISES, Cause, Estimate, Reason, Verdict, judge, too_few
+from collapselab.analysis.resampling import LEVEL, sign_patterns, step_down
+from collapselab.analysis.verdict import FALLS, RELATION, RISES, Cause, Estimate, Reason, Verdict, judge
 from collapselab.analysis.words import ALONG, LONGEST, Sentence, listed, many, regime_words, unit_of
 
 Places = NDArray[np.intp]
@@ -81,12 +81,8 @@ class Trend:
     """Units in which it rises."""
     falls: int = 0
     """Units in which it falls."""
-    unchanged: int = 0
-    """Units in which it does neither."""
     toward: str | None = None
     """`rises` or `falls`: the way of collapse, or of a better outcome."""
-    share_toward: float | None = None
-    """Share of the units that go that way."""
     median_rho: float | None = None
     """Of an axis: the middle rank correlation of the units."""
     median_effect: float | None = None
@@ -163,8 +159,10 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
     units: dict[tuple[object, ...], list[pd.DataFrame]] = {}
     for group in groups:
         units.setdefault(tuple(str(group[column].iloc[0]) for column in UNITS[axis]), []).append(group)
-    ends = [pd.DataFrame([_ends(group.sort_values(axis)[measured]) for group in unit]) for unit in units.values()]
-    effects = np.array([of_unit.mean() for of_unit in ends])
+    # Effects are differences between the last level at which a metric is known and the first.
+    ordered = [[group.sort_values(axis)[measured] for group in unit] for unit in units.values()]
+    ends = [[values.ffill().iloc[-1] - values.bfill().iloc[0] for values in unit] for unit in ordered]
+    effects = np.array([pd.DataFrame(of_unit).mean() for of_unit in ends])
     ranked = [
         [Group(np.searchsorted(levels, group[axis]), group[measured].to_numpy(dtype=float)) for group in unit]
         for unit in units.values()
@@ -176,11 +174,6 @@ def _along(models: Models, axis: str, *, permutations: int, seed: int) -> Iterat
         changes = mean_correlations(ranked, len(levels))
         test = flip_signs(changes, families=families, permutations=permutations, seed=seed)
     yield from (_counted(blank, test, i, effects[:, i], median_rho=True) for i, blank in enumerate(blanks))
-
-
-def _ends(values: pd.DataFrame) -> "pd.Series[float]":
-    """The difference of every metric between the last level at which it is known and the first."""
-    return values.ffill().iloc[-1] - values.bfill().iloc[0]
 
 
 def _families(rows: list[Trend]) -> Places:
@@ -247,8 +240,7 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
         return replace(row, **Reason(Cause.TOO_FEW, "no two models differ in this alone.").columns)
     rises, falls, groups = int((changes > 0).sum()), int((changes < 0).sum()), len(changes)
     row = replace(
-        row, groups=groups, rises=rises, falls=falls, unchanged=groups - rises - falls,
-        share_toward=None if row.toward is None else {RISES: rises, FALLS: falls}[row.toward] / groups,
+        row, groups=groups, rises=rises, falls=falls,
         median_rho=float(np.median(changes)) if median_rho else None, median_effect=float(np.nanmedian(effects)),
     )  # fmt: skip
     reason, p = None, float(test.corrected[place])
@@ -260,9 +252,11 @@ def _counted(row: Trend, test: Tested, place: int, effects: Floats, *, median_rh
     elif row.axis in PERMUTED:
         reason = Reason(Cause.TOO_FEW, f"too few levels: {MIN_LEVELS} that units share are needed.")
     else:
-        reason = too_few(groups, f"{UNIT_NAMES.get(row.axis, 'width')}s", MIN_UNITS)
+        reason = Reason.too_few(groups, f"{UNIT_NAMES.get(row.axis, 'width')}s", MIN_UNITS)
     sign = {None: 0, RISES: 1, FALLS: -1}[row.toward]
-    estimate = Estimate(rises - falls, p if one_way(rises, falls) else 1.0, sign, reason=reason)
+    # A few of many units may rule a sum, so units must agree: all of them, or as many as a sign test needs.
+    agree = min(rises, falls) == 0 or float(binomtest(rises, rises + falls).pvalue) < LEVEL
+    estimate = Estimate(rises - falls, p if agree else 1.0, sign, reason=reason)
     return replace(row, **judge(estimate, RELATION))
 
 
@@ -349,11 +343,6 @@ def flip_signs(changes: Floats, *, families: Places, permutations: int, seed: in
     return Tested(changes, np.minimum(1.0, 2 * 0.5 ** (~np.isnan(changes)).sum(0)), p, corrected)
 
 
-def one_way(rises: int, falls: int) -> bool:
-    """Whether units agree: all of them, or as many as a sign test needs. A sum may be ruled by a few of many."""
-    return min(rises, falls) == 0 or float(binomtest(rises, rises + falls).pvalue) < LEVEL
-
-
 def mean_correlations(units: Sequence[Sequence[Group]], levels: int) -> Floats:
     """(units, metrics): the mean rank correlation of a unit's groups with the axis; NaN where it has none."""
     return np.round(np.array([_rhos(unit, np.arange(levels)[None])[0] for unit in units]), 12)
@@ -361,10 +350,7 @@ def mean_correlations(units: Sequence[Sequence[Group]], levels: int) -> Floats:
 
 def _total(units: Sequence[Sequence[Group]], orders: Places) -> Floats:
     """The sum over units of their mean rank correlations: (orders, metrics)."""
-    total = np.zeros((len(orders), units[0][0].values.shape[1]))
-    for unit in units:
-        total += np.nan_to_num(_rhos(unit, orders))
-    return total
+    return np.asarray(np.sum([np.nan_to_num(_rhos(unit, orders)) for unit in units], axis=0))
 
 
 def _rhos(unit: Sequence[Group], orders: Places) -> Floats:

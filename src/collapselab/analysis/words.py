@@ -1,7 +1,7 @@
-"""The words of the analysis: verdicts and numbers in sentences, and the sentences about relations, arms and doses.
+"""Sentences: their parts that statements share, the short summary, and the sentences about arms and doses.
 
-Every sentence begins with the effect, in units of the outcome and with its interval; r and p follow, then what may be
-said. Statements with few sentences of their own have them in their file, made from the words here.
+A sentence gives the effect first, in units of the outcome and with its interval, then r and p, then the verdict. All
+other statements have their sentences in their own file.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from collapselab.analysis.arms import comparisons, unpaired
-from collapselab.analysis.models import RELATED, UNKNOWN, Models, Regime
+from collapselab.analysis.models import UNKNOWN, Models, Regime
 from collapselab.analysis.paired import gap_stays, proportion_of_losses
-from collapselab.analysis.subsets import ALL, WITHIN, within_cells
-from collapselab.analysis.verdict import Cause, Role, Verdict
+from collapselab.analysis.verdict import Role, Verdict
 from collapselab.records.outcomes import BITS_PER_BYTE, ON
 
 if TYPE_CHECKING:
-    from collapselab.analysis.controls import Control
-    from collapselab.analysis.doses import Response
-    from collapselab.analysis.effects import Effect
-    from collapselab.analysis.relate import Relation
+    from collapselab.analysis.effects import Effect, Response
 
 OPPOSITE = "in the opposite direction"
 PREDICTED = "as collapse predicts"
@@ -63,22 +59,24 @@ IN_SUMMARY = {
     ("trends", "trends"): 2, ("error rates", "summary"): 1,
 }  # fmt: skip
 """The most sentences of each topic and table in the short summary; `short_summary` keeps ten."""
-NO_ANSWER = ("no verdict", "not available", "cannot be attributed")
-"""Words of sentences that say why a question has no answer."""
+NOT_SHOWN = ("nothing is shown", "no evidence", ": undecided.")
+NO_ANSWER = ("no verdict", "say nothing", "cannot be attributed")
+"""Words of sentences without a claim: nothing was shown, or the question has no answer."""
 
 
 def short_summary(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Return at most ten sentences that answer the five questions; those without an answer come last."""
+    """Return at most ten sentences that answer the five questions, the most certain first."""
     chosen = []
     for key, most in IN_SUMMARY.items():
         own = [sentence for sentence in sentences if (sentence.topic, sentence.table) == key]
-        chosen += sorted(own, key=_has_no_answer)[:most]
-    first, rest = chosen[:1], chosen[1:]
-    return [*first, *sorted(rest, key=_has_no_answer)][:10]
+        chosen += sorted(own, key=lambda sentence: _doubt(sentence) == 2)[:most]
+    return [*chosen[:1], *sorted(chosen[1:], key=_doubt)][:10]
 
 
-def _has_no_answer(sentence: Sentence) -> bool:
-    return any(words in sentence.text for words in NO_ANSWER)
+def _doubt(sentence: Sentence) -> int:
+    """0 for a claim or a description, 1 where nothing is shown, 2 without an answer."""
+    text = sentence.text.lower()
+    return 2 if any(words in text for words in NO_ANSWER) else int(any(words in text for words in NOT_SHOWN))
 
 
 def many(number: int, noun: str) -> str:
@@ -138,185 +136,19 @@ def unit_of(outcome: str) -> str:
     return " bits per byte" if outcome == BITS_PER_BYTE or outcome.startswith(ON) else ""
 
 
+def metric_label(metric: str, transform: str) -> str:
+    """`cdnv`, or `log cdnv`."""
+    return metric if transform == "raw" else f"log {metric}"
+
+
 def amount(value: float, low: float | None, high: float | None, outcome: str) -> str:
     """`-0.0069 nats [-0.0102, -0.0035]`: a change of the outcome, with as many digits as its interval allows."""
-    return _with_interval(value, low, high, outcome, "+")
-
-
-def size(value: float, low: float | None, high: float | None, outcome: str) -> str:
-    """`0.0069 nats [0.0035, 0.0102]`: the same without its sign, after words that say the direction."""
-    if value < 0 and low is not None and high is not None:
-        low, high = -high, -low
-    return _with_interval(abs(value), low, high, outcome, "")
-
-
-def _with_interval(value: float, low: float | None, high: float | None, outcome: str, sign: str) -> str:
     known = [bound for bound in (low, high) if bound is not None and math.isfinite(bound)]
     width = max(known) - min(known) if len(known) == 2 else abs(value)
     digits = min(8, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 4
     digits += value != 0 and round(value, digits) == 0
-    interval = f" [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]" if len(known) == 2 else ""
-    return f"{value:{sign}.{digits}f}{unit_of(outcome)}{interval}"
-
-
-def metric_label(row: Relation | Control) -> str:
-    """`cdnv`, or `log cdnv`."""
-    return row.metric if row.transform == "raw" else f"log {row.metric}"
-
-
-# Relations
-
-ACROSS, FIXED = "across models", "scale held fixed"
-EXPLORED = 3
-"""Metrics of a further family that have a sentence each; more are named together."""
-FURTHER = {"exploration": "Exploring", "contexts": "Exploring contexts"}
-"""The families beside the paper's, and how their sentences begin."""
-
-
-def counted(row: Relation) -> str:
-    """Say what the rows of a relation are: runs, and how many seeds they share. Checkpoints are never counted."""
-    if row.subset == ALL:
-        return many(row.n, "run")
-    if row.shared_seeds and row.cells == 1:
-        return f"{row.n} runs of {many(row.shared_seeds, 'seed')}"
-    if row.shared_seeds:
-        return f"{many(row.shared_seeds, 'seed')}, each in up to {row.cells} cells ({row.n} runs)"
-    return many(row.n, "seed") if row.cells == 1 else f"{row.n} runs in {row.cells} cells"
-
-
-def of_relations(models: Models, relations: Sequence[Relation]) -> Iterable[Sentence]:
-    """Reversals; across models, which is a description; then with scale held fixed."""
-    for across, within in reversals(relations):
-        text = (
-            f"{metric_label(within)} reverses: one standard deviation more comes with {_slope(within)} of "
-            f"{within.outcome} at fixed scale (Holm p {within.p_holm:.2g}), and with {_slope(across)} across models."
-        )
-        yield Sentence(REVERSAL, "relate", text)
-    yield from (Sentence(ACROSS, "relate", text) for text in _across_models(models, relations))
-    yield from (Sentence(FIXED, "relate", text) for text in _at_fixed_scale(models, relations))
-
-
-def reversals(relations: Sequence[Relation]) -> list[tuple[Relation, Relation]]:
-    """Across models and at fixed scale: the pairs of rows that have opposite signs, both beyond doubt.
-
-    At fixed scale a corrected test must show it; across models, where none can, the interval must exclude 0.
-    """
-    within = {row.metric: row for row in _main(relations, WITHIN) if row.verdict in SHOWN}
-    return [
-        (row, within[row.metric])
-        for row in _main(relations, ALL)
-        if row.metric in within and row.low is not None and row.high is not None and row.low * row.high > 0
-        if (row.r or 0.0) * (within[row.metric].r or 0.0) < 0
-    ]
-
-
-def _across_models(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
-    rows = _main(relations, ALL)
-    if not rows:
-        yield f"No metric can be related to {models.outcome} across all models; relate.csv says why for each."
-        return
-    if models.trained["cell"].nunique() == 1:
-        return  # seeds alone: what there is to say is said at fixed scale
-    strongest = max(rows, key=lambda row: abs(row.r or 0.0))
-    yield (
-        f"Across {counted(strongest)}, descriptive only: one standard deviation more of {metric_label(strongest)} "
-        f"comes with {_slope(strongest)} of {models.outcome} (r {strongest.r:+.2f}), the strongest relation."
-    )
-    fixed = {row.metric: row for row in _main(relations, WITHIN)}
-    for row in rows:
-        within = fixed.get(row.metric)
-        beside = f"{_slope(within)} at fixed scale (r {within.r:+.2f})" if within else "at fixed scale not known"
-        across = f"{_slope(row)} across models (r {row.r:+.2f})"
-        yield f"{metric_label(row)}, per standard deviation: {across}, {beside}."
-
-
-def says_nothing(rows: Sequence[Relation]) -> str:
-    """Why no relation at fixed scale is known, and what to train where models are missing."""
-    reason, cause = next(((row.why, row.why_code) for row in rows if row.why), (NOT_MEASURED, None))
-    hint = " Train the same model with several seeds." if cause is Cause.TOO_FEW else ""
-    return f"With scale held fixed these tables say nothing: {reason}{hint}"
-
-
-def _at_fixed_scale(models: Models, relations: Sequence[Relation]) -> Iterable[str]:
-    rows = [row for row in relations if row.subset == WITHIN]
-    main = _main(rows, WITHIN)
-    if not main:
-        yield says_nothing(rows)
-        return
-    tested = [row for row in main if row.verdict not in (Verdict.TOO_FEW, Verdict.DESCRIPTION)]
-    if not tested:
-        why = next((row.why for row in main if row.verdict is Verdict.TOO_FEW), main[0].why)
-        yield f"With scale held fixed: no verdict; {why}"
-        return
-    shown = _strongest_first(row for row in tested if row.verdict in SHOWN)
-    start = f"With scale held fixed ({counted(tested[0])})"
-    if shown:
-        yield f"{start}: {_shown_words(models, shown[0])}"
-    else:
-        largest = _strongest_first(tested)[0]
-        effect = f"{_slope(largest)} of {models.outcome}"
-        yield f"{start}, nothing is shown; the largest is {metric_label(largest)} with {effect}."
-    yield from (f"At fixed scale too, {_shown_words(models, row)}" for row in shown[1:])
-    rest = [row for row in tested if row.verdict is Verdict.NOT_SHOWN]
-    if rest:
-        yield f"Not shown at fixed scale, which is not absent: {listed(_with_r(rest), room=140)}."
-    first = tested[0]
-    if first.detectable_r is None or first.detectable_r_corrected is None:
-        yield "There are too few models to say what they could have found."
-    else:
-        yield (
-            f"{counted(first)} find |r| of {first.detectable_r:.2f} with 80 % power, "
-            f"{first.detectable_r_corrected:.2f} at the strictest step of the correction; a smaller one may be unseen."
-        )
-    for row in main:
-        if row.verdict is Verdict.DESCRIPTION and RELATED[row.metric].parts:
-            yield f"{row.metric} (r {row.r:+.2f}) has no verdict: {row.why}"
-    if few := [row for row in main if row.verdict is Verdict.TOO_FEW]:
-        yield f"At fixed scale, too few runs for {many(len(few), 'metric')}: {listed(_with_r(few))}."
-    if first.cells == 1:
-        model = models.trained.iloc[within_cells(models.trained).members[0]]
-        cell = f"{model['architecture']}, {regime_words(Regime.read(model['regime']))}"
-        yield f"All of that is one architecture in one regime ({cell}): whether it holds elsewhere is not known."
-    for family, words in FURTHER.items():
-        explored = [row for row in rows if row.family == family and row not in main and row.verdict in SHOWN]
-        explored = _strongest_first(explored)
-        yield from (f"{words}: {_shown_words(models, row)}" for row in explored[:EXPLORED])
-        if more := explored[EXPLORED:]:
-            yield f"{words}, {len(more)} more are shown (`relate.csv`): {listed(_with_r(more), room=130)}."
-
-
-def _with_r(rows: Iterable[Relation]) -> list[str]:
-    return [f"{metric_label(row)} (r {row.r:+.2f}{_without(row)})" for row in rows]
-
-
-def _without(row: Relation) -> str:
-    return f"; without run {row.influential}: r {row.r_without:+.2f}" if row.influential else ""
-
-
-def _strongest_first(rows: Iterable[Relation]) -> list[Relation]:
-    return sorted(rows, key=lambda row: -abs(row.r or 0.0))
-
-
-def _shown_words(models: Models, row: Relation) -> str:
-    return (
-        f"one standard deviation between seeds of {metric_label(row)} comes with {_slope(row)} of {models.outcome}, "
-        f"{SHOWN[row.verdict]} (r {row.r:+.2f}, Holm p {row.p_holm:.2g}{_without(row)})."
-    )
-
-
-def _main(relations: Iterable[Relation], subset: str) -> list[Relation]:
-    """The rows of the paper's metrics that have a number, on the scale of the catalogue; where none, of all metrics."""
-    known = [
-        row
-        for row in relations
-        if row.subset == subset and row.r is not None and row.transform == RELATED[row.metric].transform
-    ]
-    return [row for row in known if row.family == "paper"] or known
-
-
-def _slope(row: Relation) -> str:
-    assert row.slope is not None
-    return amount(row.slope, row.slope_low, row.slope_high, row.outcome)
+    interval = f" [{low:+.{digits}f}, {high:+.{digits}f}]" if len(known) == 2 else ""
+    return f"{value:+.{digits}f}{unit_of(outcome)}{interval}"
 
 
 # Arms and doses
@@ -324,8 +156,6 @@ def _slope(row: Relation) -> str:
 TOPIC = "as a cause"
 NOTABLE_CLIPPING = 0.1
 """Difference of the shares of clipped steps that is named."""
-NAMED = 6
-"""Arms that a sentence names; more are counted."""
 COUNTED = {Verdict.HELPS: "help", Verdict.HARMS: "harm"}
 """Verdicts that are verbs, of several arms."""
 SPOKEN = (Verdict.HELPS, Verdict.HARMS, Verdict.EQUIVALENT, Verdict.UNDECIDED)
@@ -344,26 +174,23 @@ def _words_of_effects(models: Models, rows: Sequence[Effect]) -> Iterable[str]:
         yield speed
     if outcomes:
         yield _overview(models, treated, outcomes)
-        if models.trained["train_loss"].isna().all():
-            yield (
-                "Comparisons at equal training loss are not available: no training loss was evaluated at the "
-                "checkpoints of these runs."
-            )
     for verdict in SPOKEN:
         yield from (_effect_words(row, rows) for row in treated if row.verdict is verdict)
     yield from _further_words(rows)
     if missed := [row.label for row in treated if row.verdict is Verdict.DID_NOT_REACH]:
-        yield f"Did not reach the property, so nothing is said of their outcome: {_first_names(missed)}."
+        yield f"Did not move the metric that they must move, so not judged: {listed(missed)}."
     for why, labels in by_reason((row.why, row.label) for row in treated if row.verdict is Verdict.TOO_FEW).items():
-        yield f"No verdict on {_first_names(labels)}; {why}"
+        yield f"No verdict on {listed(labels)}; {why}"
     if moved := [f"{row.label} ({_amount_of(row)})" for row in outcomes if row.sham and row.verdict in COUNTED]:
-        yield f"Shams that change {models.outcome} by themselves: {_first_names(moved)}."
+        yield f"Shams that change {models.outcome} by themselves: {listed(moved)}."
+    if outcomes and models.trained["train_loss"].isna().all():
+        yield "No comparison at equal training loss: no checkpoint has an evaluated training loss."
     (lost, alone), labels_of_rows = unpaired(models), {row.label for row in outcomes}
     if failed := [arm.label for arm in lost if arm.label not in labels_of_rows]:
-        yield f"No pair with {models.outcome} in arm and control, so not judged: {_first_names(failed)}."
+        yield f"Not judged, as in no seed arm and control both have {models.outcome}: {listed(failed)}."
     if alone:
-        names_of_alone = [f"{label} ({many(count, 'run')})" for label, count in alone.items()]
-        yield f"Without a control that has the same seeds and settings, so not judged: {_first_names(names_of_alone)}."
+        names = [f"{label} ({many(count, 'run')})" for label, count in alone.items()]
+        yield f"Not judged, as there is no control with the same seeds and settings: {listed(names)}."
 
 
 def about_speed(models: Models, margin: float | None) -> str | None:
@@ -387,53 +214,41 @@ def _further_words(rows: Sequence[Effect]) -> Iterable[str]:
     further = [row for row in rows if row.role is Role.FURTHER and not row.sham and row.p_holm is not None]
     for name in dict.fromkeys(row.metric for row in further):
         own = [row for row in further if row.metric == name]
-        shown = [f"{row.label} {_amount_of(row)}" for row in own if row.verdict in COUNTED]
-        kind = "registered" if own[0].registered else "exploratory"
-        if shown:
-            more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-            text = f"{', '.join(shown[:3])}{more}"
-            yield f"{name} ({kind}) changes in {len(shown)} of {many(len(own), 'arm')}: {text}."
+        start = f"{name} ({'registered' if own[0].registered else 'exploratory'})"
+        if shown := [f"{row.label} {_amount_of(row)}" for row in own if row.verdict in COUNTED]:
+            yield f"{start} changes in {len(shown)} of {many(len(own), 'arm')}: {listed(shown, room=125)}."
         else:
-            yield f"{name} ({kind}): no evidence of a change in any of {many(len(own), 'arm')}."
+            yield f"{start}: no evidence of a change in any of {many(len(own), 'arm')}."
 
 
 def _overview(models: Models, treated: Sequence[Effect], outcomes: Sequence[Effect]) -> str:
-    shams = len(outcomes) - len(treated)
-    pairs = [row.n for row in outcomes]
-    seeds = many(pairs[0], "pair") if min(pairs) == max(pairs) else f"{min(pairs)} to {max(pairs)} pairs"
-    beside = f" and {many(shams, 'sham')}" if shams else ""
-    planned, unplanned = "registered before the first run", "exploratory: not registered beforehand"
-    kind = planned if outcomes[0].registered else unplanned
+    shams, pairs = len(outcomes) - len(treated), sorted({row.n for row in outcomes})
+    arms = many(len(treated), "arm") + (f" and {many(shams, 'sham')}" if shams else "")
+    seeds = many(pairs[0], "pair") if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]} pairs"
+    kind = "registered before the first run" if outcomes[0].registered else "exploratory: not registered beforehand"
     counts = [(sum(row.verdict is verdict for row in treated), verdict) for verdict in Verdict]
-    listed = ", ".join(
+    verdicts = ", ".join(
         f"{count} {COUNTED.get(verdict, verdict) if count > 1 else verdict}" for count, verdict in counts if count
     )
-    by_verdict = f" Arms by their effect on {models.outcome}: {listed}." if treated else ""
-    arms = f"{many(len(treated), 'arm')}{beside}"
-    return f"{arms} against runs that differ in the arm alone, {seeds} each ({kind}).{by_verdict}"
+    by_verdict = f" Effects on {models.outcome}: {verdicts}." if treated else ""
+    return f"{arms}, each compared with controls that differ in nothing else ({seeds} each; {kind}).{by_verdict}"
 
 
 def _effect_words(row: Effect, rows: Sequence[Effect]) -> str:
-    assert row.effect is not None
-    if row.verdict in (Verdict.HELPS, Verdict.HARMS):
-        change = f"{'raises' if row.effect > 0 else 'lowers'} {row.metric} by "
-        change += size(row.effect, row.low, row.high, row.metric)
-    else:
-        change = f"changes {row.metric} by {_amount_of(row)}"
-    numbers = [f"{row.n} pairs", f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
+    numbers = [many(row.n, "pair"), f"p {row.p_holm:.2g}" if row.p_holm is not None else ""]
     if row.skewed and row.verdict in COUNTED:
         numbers.insert(1, f"skewed: median {_signed(row.median)}, {max(row.lower, row.higher)} of {row.n} seeds")
     if row.verdict is Verdict.EQUIVALENT and row.margin is not None:
         numbers[-1] = f"within ±{row.margin:.2g}, p {row.p_equivalence:.2g}"
     elif row.verdict is Verdict.UNDECIDED and row.margin is not None and row.why is None:
         numbers.append(f"±{row.margin:.2g} would matter")
+    change = f"changes {row.metric} by {_amount_of(row)}"
     parts = [f"{row.label} {change} ({', '.join(filter(None, numbers))}): {row.verdict}."]
     if row.why:
         parts.append(row.why)
     if targets := [_moved(one) for one in rows if one.key == row.key and one.role is Role.TARGET and one.n]:
-        parts.append(f"It moved {', '.join(targets)}.")
-    if row.movement is Verdict.IN_CONFLICT:
-        parts.append("The metrics of its property disagree.")
+        opposed = f", but {listed(row.opposed.split(), room=30)} the other way" if row.opposed else ""
+        parts.append(f"It moved {', '.join(targets)}{opposed}.")
     if row.why is None and (row.lost or row.lost_controls):
         parts.append(f"{many(row.lost + row.lost_controls, 'pair')} without {row.metric} left out.")
     if row.equal_loss is not None:
@@ -456,12 +271,7 @@ def _moved(row: Effect) -> str:
 
 
 def _signed(value: float | None) -> str:
-    return "?" if value is None else f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _first_names(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:NAMED])
-    return f"{listed} and {len(names) - NAMED} more" if len(names) > NAMED else listed
+    return "?" if value is None else f"{value:+.3g}"
 
 
 def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
@@ -470,18 +280,18 @@ def of_doses(models: Models, rows: Sequence[Response]) -> Iterable[Sentence]:
     texts = [_dose_words(along) for along in arms.values() if along[0].p_holm is not None]
     untested = ((along[0].why, along[0].arm) for along in arms.values() if along[0].p_holm is None)
     for why, names in by_reason(untested).items():  # an arm may be in several cells
-        arms_of_reason = _first_names([*dict.fromkeys(names)])
-        texts.append(f"Whether {models.outcome} follows the dose of {arms_of_reason}: no verdict; {why}")
+        texts.append(
+            f"Whether {models.outcome} follows the dose of {listed([*dict.fromkeys(names)])}: no verdict; {why}"
+        )
     return [Sentence(TOPIC, "doses", text) for text in texts]
 
 
 def _dose_words(rows: Sequence[Response]) -> str:
     first = rows[0]
-    listed = ", ".join(f"{_signed(row.effect)} at {_signed(row.dose)}" for row in rows if row.dose)
-    where = f" ({first.where})" if first.where else ""
-    unit = f" in{unit}" if (unit := unit_of(first.metric)) else ""
-    said = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
+    effects = ", ".join(f"{_signed(row.effect)} at {_signed(row.dose)}" for row in rows if row.dose)
+    where, unit = f" ({first.where})" if first.where else "", unit_of(first.metric)
+    trend = f"{first.trend} with the dose" if first.trend else "no trend with the dose shown"
     return (
-        f"{first.arm}{where} by dose, change of {first.metric}{unit}: {listed}; {said} (Page's test in {first.n} "
-        f"seeds, p {first.p_holm:.2g})."
+        f"{first.arm}{where} changes {first.metric} by dose{f', in{unit}' if unit else ''}: {effects}; {trend} (Page's "
+        f"test, {first.n} seeds, p {first.p_holm:.2g})."
     )

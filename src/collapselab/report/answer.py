@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
-from collapselab.analysis.relate import Relation
+from collapselab.analysis.families import EFFECTS, FIXED_SCALE, Family, surviving
+from collapselab.analysis.relate import Relation, reversals
 from collapselab.analysis.subsets import ALL, WITHIN
 from collapselab.analysis.trends import Trend
-from collapselab.analysis.verdict import EFFECTS, FIXED_SCALE, Direction, Family, Role, Verdict, surviving
-from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, many, reversals
+from collapselab.analysis.verdict import Direction, Role, Verdict
+from collapselab.analysis.words import NO_DIRECTION, REVERSAL, Sentence, many
 from collapselab.report.data import ReportData
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from collapselab.analysis.diagnosis import Finding
+from collapselab.analysis.curves import Finding
 from collapselab.errors import DamagedError, DiskError
 from collapselab.records.references import Comparison, compare_with_references
 from collapselab.records.run import RunRecord
@@ -27,9 +27,9 @@ class Origins:
     corpora: list[str]
     failures: list[tuple[str, str, str]]
     findings: list[Finding]
-    """Signatures that were found; the others are in the table."""
-    unknown: list[tuple[str, str, int]]
-    """Signatures that could not be judged: name, reason, number of runs."""
+    """The runs that are over-fitted; all others are in the table."""
+    unknown: list[tuple[str, int]]
+    """Why runs could not be judged, and how many."""
     missing: list[tuple[str, str, int]]
     commands: list[str]
     records: int
@@ -40,14 +40,14 @@ def provenance(data: ReportData) -> Origins:
     records = _records(data)
     corpora = [record.corpus for record in records]
     findings = data.analysis.tables["diagnosis"] if data.analysis else []
-    unknown = Counter((row.signature, row.evidence) for row in findings if row.found is None)
+    unknown = Counter(row.evidence for row in findings if row.found is None)
     missing = Counter((row.metric, row.why) for row in data.rows if row.why)
     return Origins(
         facts=_facts(records),
         corpora=sorted({f"{Path(c.path).name}, hash {c.hash}, vocabulary {c.vocabulary}" for c in corpora}),
         failures=[(run["run"], run["checkpoint"], run["why"]) for run in data.runs if run["why"]],
         findings=[row for row in findings if row.found],
-        unknown=[(*key, count) for key, count in unknown.items()],
+        unknown=[*unknown.items()],
         missing=[(metric, why, count) for (metric, why), count in missing.most_common()],
         commands=_commands(data),
         records=len(records),

@@ -7,10 +7,9 @@ import altair as alt
 import numpy as np
 
 from collapselab.analysis.models import RELATED
-from collapselab.analysis.relate import Relation
+from collapselab.analysis.relate import Relation, says_nothing
 from collapselab.analysis.resampling import centred
 from collapselab.analysis.subsets import WITHIN, within_cells
-from collapselab.analysis.words import says_nothing
 from collapselab.report.charts.axes import NUMBER
 from collapselab.report.charts.forest import ForestLine, forest_figure
 from collapselab.report.charts.panels import Figure, Panel
