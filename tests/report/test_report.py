@@ -164,7 +164,7 @@ def test_a_reader_of_the_paper_finds_its_figures_and_its_table_again(suite: Path
 
 
 def test_a_signature_that_cannot_be_judged_says_why(page: Page) -> None:
-    assert "Not known whether over-fitted" in page.text
+    assert "They may still be over-fitted" in page.text
 
 
 def test_a_suite_is_made_again_from_its_recipe(suite: Path, tmp_path: Path) -> None:
