@@ -175,6 +175,38 @@ def rates_best() -> Numbers:
     return (0.003,)
 
 
+def confirmed(name: str, column: str = "val_loss") -> Interval:
+    return interval(differences(last("rate-confirm", intervene=name), last("rate-confirm", intervene="none"), column))
+
+
+@claim("rate-confirm.md")
+def confirm_loss() -> Numbers:
+    names = ("uniform_means:+0.1", "isotropy:+0.1")
+    lower = [number for name in names for number in (*down(confirmed(name)), *down(effect(name)))]
+    return *up(confirmed("within:+0.1")), *up(effect("within:+0.1")), *lower
+
+
+@claim("rate-confirm.md")
+def confirm_undecided() -> Numbers:
+    return includes_zero(confirmed("within:-0.1"))
+
+
+@claim("rate-confirm.md")
+def confirm_metrics() -> Numbers:
+    name = "within:+0.1"
+    arm, control = (last("rate-confirm", intervene=one) for one in (name, "none"))
+    return *ratio(arm, control, "cdnv_k2"), *down(confirmed(name, "cdnv_log"))
+
+
+@claim("rate-confirm.md")
+def confirm_gap() -> Numbers:
+    arms = set(last("rate-confirm")["intervene"]) - {"none"}
+    widest = max(max(map(abs, confirmed(str(name), "gap"))) for name in arms)
+    if not 0.006 < widest < 0.007:
+        raise ValueError(f"expected intervals within 0.007, got {widest}")
+    return (0.007,)
+
+
 def gap_effect(name: str, column: str = "gap", suite: str = "gap-100") -> Interval:
     return interval(differences(last(suite, intervene=name), last(suite, intervene="none"), column))
 
@@ -763,7 +795,7 @@ def readme_cause() -> Numbers:
     return (
         *up(effect("within:+0.1")), steps, seeds, *up(effect("within:+0.1:sham")),
         *ratio(arm("within:+0.1"), arm("none"), "cdnv_k2"), *down(effect("within:+0.1", "cdnv_log")),
-        len(every), r(every["cdnv_log"], every["logdist_std"]),
+        len(every), r(every["cdnv_log"], every["logdist_std"]), *up(confirmed("within:+0.1")),
     )  # fmt: skip
 
 

@@ -105,6 +105,10 @@ QUESTIONS = {
         "Interventions at four learning rates", ("intervene", "lr"), (), metrics=("cdnv_k2", "cdnv_log", "within_share",
         "logdist_std", "agreement"), outcomes=("train_loss", "gap", "clipped"),
     ),
+    "rate-confirm": Question(
+        "Interventions at the best learning rate", ("intervene",), ("effects",), effects=True,
+        outcomes=("train_loss", "gap", "loss_after_temperature", "val_accuracy", "clipped"),
+    ),
     "gap-100": Question(
         "Interventions and a large generalisation gap", ("intervene",), ("effects",), effects=True,
         outcomes=("train_loss", "gap", "best_val_loss", "loss_after_temperature", "val_accuracy", "clipped"),
