@@ -59,7 +59,7 @@ def test_measure_takes_every_option_by_name() -> None:
     options, running, by_default = parsed_settings(None, {"layers": "all", "tokens": "2e6", "device": "cpu"})
     assert (options.layers, options.tokens, running.device, by_default) == ("all", 2_000_000, "cpu", False)
     assert parsed_settings(None, {"tokens": "all"})[0].tokens is None
-    with pytest.raises(ConfigError, match="layer is not an option. Did you mean layers"):
+    with pytest.raises(ConfigError, match="layer .* layers"):
         parsed_settings(None, {"layer": "all"})
-    with pytest.raises(ConfigError, match="options and layers are both given"):
+    with pytest.raises(ConfigError, match="layers"):
         parsed_settings(Options(), {"layers": "all"})

@@ -1,7 +1,7 @@
 """collapselab: a laboratory for neural collapse in causal language models.
 
-The public names are those of `__init__.pyi`. Each is imported when it is first used: the command line, and the shell
-that completes it, would otherwise wait for torch before every word.
+The public names are listed in `__init__.pyi`. Each is imported when it is first used, so that the command line and its
+completion do not wait for torch.
 """
 
 from importlib import import_module

@@ -1,11 +1,11 @@
-"""Options that are declared once: the command line, the checks and the tables of the docs come from one dataclass.
+"""Options declared once in a dataclass, from which the command line, validation and docs tables are generated.
 
     @declared
     class Options:
         bins: Annotated[int, Field(ge=0), Shown("Further numbers")] = 0
         \"""Also measure within this many bins of the classes' counts.\"""
 
-Pydantic checks types and bounds. The text under a field is its help, for `--help` and for the docs.
+Pydantic checks types and bounds. The docstring of a field is its text in `--help` and in the docs.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_SHOWN = 200
-"""Characters of a value in a message."""
+"""Maximum number of characters of a value in a message."""
 
 T = TypeVar("T")
 
@@ -31,38 +31,38 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Shown:
-    """How the command line shows an option: its help panel and the placeholder for its value."""
+    """How an option appears on the command line: its help panel and the placeholder of its value."""
 
     panel: str | None = None
     metavar: str | None = None
     hidden: bool = False
-    """Whether only Python can set it."""
+    """Whether the option can be set from Python only."""
 
 
 @final
 @dataclass(frozen=True)
 class DeclaredOption:
-    """One field of a class of options."""
+    """A field of a class of options."""
 
     name: str
     type: Any
     default: Any
-    """`dataclasses.MISSING` for an option that must be given."""
+    """`dataclasses.MISSING` for a required option."""
     help: str
     shown: Shown
     is_parsed: bool
-    """Whether the class reads the value from text itself."""
+    """Whether the class parses the value from text."""
 
     @property
     def flag(self) -> str:
-        """The option as the command line has it."""
+        """The option on the command line."""
         flag = self.name.replace("_", "-")
         return f"--no-{flag}" if self.type is bool and self.default is True else f"--{flag}"
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field, dataclasses.field))
 def declared(cls: type[T]) -> type[T]:
-    """Make a frozen dataclass whose values are checked by pydantic; a wrong one raises ConfigError."""
+    """Make a frozen dataclass validated by pydantic; an invalid value raises ConfigError."""
     config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     made: Any = pydantic_dataclass(frozen=True, config=config)(cls)
     checked = made.__init__
@@ -79,13 +79,13 @@ def declared(cls: type[T]) -> type[T]:
 
 
 def config_error(error: ValidationError, known: Iterable[str]) -> ConfigError:
-    """What pydantic refuses, in one message that names each option and the nearest one where it does not exist."""
+    """Convert a validation error into one message that names each option, or the most similar one if it is unknown."""
     messages = dict.fromkeys(_message(problem, list(known)) for problem in error.errors())
     return ConfigError("; ".join(messages))
 
 
 def options_of(cls: type) -> Iterator[DeclaredOption]:
-    """The options that a pydantic model or a declared dataclass has, in order."""
+    """Yield the options of a pydantic model or a declared dataclass in order."""
     for name, field in cls.__pydantic_fields__.items():  # type: ignore[attr-defined]
         shown = next((item for item in field.metadata if isinstance(item, Shown)), Shown())
         default = dataclasses.MISSING if field.is_required() else field.get_default(call_default_factory=True)
@@ -100,7 +100,7 @@ BOUNDS = {
     "less_than_equal": "≤ {le:g}",
     "less_than": "< {lt:g}",
 }
-"""Pydantic's types of errors about bounds, in the words of a message."""
+"""Messages for pydantic's errors about bounds."""
 
 
 def _message(problem: "ErrorDetails", known: list[str]) -> str:

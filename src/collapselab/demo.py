@@ -1,7 +1,7 @@
-"""demo: everything once, small and offline: text, 26 models, measurements, statements, a page.
+"""demo: build a corpus, train and measure 26 small models, analyse them and write a page, offline.
 
-All of it goes by what is in the folder: interrupted, the same call continues; finished, it reads what is there. An
-analysis or a page that was made from other tables, or by another version of the program, is made again.
+Progress is determined by the files in the folder: an interrupted call can be repeated to continue, and a finished one
+is read. An analysis or page made from other tables, or by another version of the program, is made again.
 """
 
 from dataclasses import asdict, dataclass
@@ -27,16 +27,16 @@ log = logger(__name__)
 
 RECIPE = "demo"
 RUN_SECONDS = 9
-"""About how long one run takes on two idle cores."""
+"""Approximate seconds per run on two idle cores."""
 MOST_JOBS = 2
-"""The models are too small for more processes to pay."""
+"""More processes do not help for models this small."""
 DONE = "done already"
 
 
 @final
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made: its page, the answer at the top of it, and what failed, run by run."""
+    """The result of the demo: its page, the answer at the top of the page, and failed runs."""
 
     folder: Path
     page: Path
@@ -50,10 +50,10 @@ class Demo:
 
 
 def run_demo(out: str | Path, *, suite: str | Path | None = None, jobs: int | None = None) -> Demo:
-    """Build, train, measure, analyse and report in the folder `out`, as far as that is not done yet.
+    """Build, train, measure, analyse and report in the folder `out`, skipping what is already done.
 
-    `suite` is another recipe than the demo's; `jobs` are the processes side by side. Progress goes to stderr. Runs that
-    fail are listed; the page is made of the others.
+    `suite` replaces the recipe of the demo; `jobs` is the number of processes. Progress goes to stderr. Failed runs are
+    listed, and the page is made of the others.
     """
     opened, folder = load_suite(suite or RECIPE), SuiteFolder(out)
     jobs = min(MOST_JOBS, processors()) if jobs is None else jobs

@@ -1,9 +1,9 @@
-"""How files are written (whole or not at all), verified, locked and hashed, and the messages when the disk refuses.
+"""Atomic writing, verification, locking and hashing of files, and messages for errors of the disk.
 
-A file is written under a temporary name beside its own, which it takes when it is finished. The temporary name holds
-the machine and the process: whoever writes in that folder next removes what a killed process has left behind, and
-nothing else. A JSON document holds a checksum of its contents, so that an edited or damaged value is an error and
-never another number. A record is such a document with named, typed fields:
+A file is written under a temporary name in the same folder and renamed when it is complete. The temporary name contains
+the machine and the process, so that the next process that writes in the folder can remove what a killed process left.
+A JSON document contains a checksum, so that an edited or damaged value is an error instead of a different number. A
+record is such a document with typed fields:
 
     class Note(Record):
         text: str
@@ -11,8 +11,8 @@ never another number. A record is such a document with named, typed fields:
     Note(text="seen").write(path)
     Note.read(path).text
 
-A field added later needs a default: records of earlier versions then open as they are. Fields that this version does
-not know are ignored; a field of another type, a missing one or a changed checksum is a DamagedError.
+A field that is added later needs a default, so that records of earlier versions can be opened. Unknown fields are
+ignored. A missing field, a wrong type or a wrong checksum raises DamagedError.
 """
 
 import errno
@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
@@ -42,24 +42,24 @@ log = logger(__name__)
 CHECKSUM = "checksum"
 
 FOREIGN_SECONDS = 24 * 3600
-"""After this long, what a process of another machine was writing is taken for left behind."""
+"""Age at which a temporary file of another machine counts as left behind."""
 
 LOCK_SECONDS, LOCK_POLL_SECONDS = 0.5, 0.02
-"""More than one try: `is_locked` holds the lock for a moment, on a busy machine for longer."""
+"""Several attempts, since `is_locked` holds the lock for a moment, longer on a busy machine."""
 
 _LEFT = re.compile(r"\.(?P<name>.+)\.(?:(?P<host>[^.]+)-)?(?P<process>\d+)\.(?:tmp|partial)")
 _HOST = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname()) or "localhost"
-AFTERWARDS = "What is finished stays, nothing half-written is left; once that is fixed, the same command continues."
+AFTERWARDS = "No partial file is left. Once this is fixed, the same command continues."
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place when the block ends, and vanishes if the block fails.
+    """Yield a temporary path that is renamed to `path` when the block ends, or deleted if the block fails.
 
         with written_whole("runs.csv") as temporary:
             temporary.write_text(text)
 
-    The file gets the permissions that the user's umask gives to any new file.
+    The file gets the permissions of any new file under the user's umask.
     """
     path = Path(path)
     with disk_errors(path):
@@ -80,13 +80,13 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def folder_written_whole(path: str | Path) -> Iterator[Path]:
-    """The same for a folder, which must not exist yet."""
+    """Do the same for a folder, which must not exist yet."""
     path = Path(path)
     with disk_errors(path):
         make_folder(path.parent)
         sweep(path.parent)
         partial = path.parent / f".{path.name}.{_HOST}-{os.getpid()}.partial"
-        shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process with our id
         try:
             partial.mkdir()
             mode = stat.S_IMODE(partial.stat().st_mode)
@@ -96,17 +96,17 @@ def folder_written_whole(path: str | Path) -> Iterator[Path]:
                     _flush(inside, mode & 0o666)
                 elif inside.is_dir():
                     inside.chmod(mode)
-            partial.chmod(mode)  # copying a folder into it copies that folder's permissions too
+            partial.chmod(mode)  # copytree also copies permissions
             os.replace(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_writable(path: str | Path) -> None:
-    """DiskError if a file cannot be written here: called before the work whose result it will hold."""
+    """Raise DiskError if this file cannot be written; called before the work whose result it will hold."""
     path = Path(path)
     if path.is_dir():
-        raise DiskError(f"{path}: a folder, where a file is to be written. Name a file in it.")
+        raise DiskError(f"{path}: is a folder. Name a file in it.")
     with disk_errors(path):
         make_folder(path.parent)
         probe = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.tmp")
@@ -115,7 +115,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def make_folder(path: str | Path) -> None:
-    """Make a folder and those above it, if they are not there; NotADirectoryError if a file is in the way."""
+    """Make a folder and its parents if necessary; NotADirectoryError if one of them is a file."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -123,12 +123,12 @@ def make_folder(path: str | Path) -> None:
 
 
 def user_cache(name: str) -> Path:
-    """The folder of this name in the user's cache."""
+    """Return the folder of this name in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "collapselab" / name
 
 
 def sweep(folder: str | Path) -> None:
-    """Remove from a folder the temporary files and folders of processes that no longer run."""
+    """Remove the temporary files and folders of dead processes from a folder."""
     for path in Path(folder).glob(".*"):
         name = _LEFT.fullmatch(path.name)
         if name is not None and _is_left_behind(path, name["host"], int(name["process"])):
@@ -139,18 +139,18 @@ def sweep(folder: str | Path) -> None:
 
 
 def remove_folder(path: str | Path) -> None:
-    """Delete a folder at once: what a kill leaves of it has a temporary name, which the next `sweep` removes."""
+    """Delete a folder atomically: it is renamed first, so that the next `sweep` removes what a kill leaves."""
     path = Path(path)
     removed = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.partial")
     try:
         os.replace(path, removed)
-    except OSError:  # another process was faster, or the disk refuses: then it stays
+    except OSError:  # removed by another process, or not permitted
         return
     shutil.rmtree(removed, ignore_errors=True)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file whole or not at all; one that holds these bytes already is left alone."""
+    """Write a file atomically, unless it already has these contents."""
     path = Path(path)
     if path.is_file() and read_bytes(path) == content:
         return
@@ -159,7 +159,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a file; RunError if it is not there."""
+    """Return the contents of a file; RunError if it does not exist."""
     if not path.is_file():
         raise RunError(f"{path}: no such file.")
     with disk_errors(path, reading=True):
@@ -167,17 +167,17 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_document(path: str | Path, document: Mapping[str, object], *, compact: bool = False) -> None:
-    """Write a JSON document with a checksum of its contents, whole or not at all. NaN and infinity are refused.
+    """Write a JSON document with a checksum atomically. NaN and infinity are refused.
 
-    `format` in the document is 2 or more: 1 is for documents of earlier versions, which had no checksum. `compact`
-    writes no line breaks, for documents that are long tables.
+    `format` in the document must be at least 2; 1 stands for documents of version 0.1.0 without a checksum. `compact`
+    omits line breaks, for documents that are long tables.
     """
     with written_whole(path) as temporary:
         temporary.write_text(document_text(document, compact=compact), "utf-8")
 
 
 def document_text(document: Mapping[str, object], *, compact: bool = False) -> str:
-    """The text that `write_document` writes."""
+    """Return the text that `write_document` writes."""
     checked = with_checksum(document)
     return json.dumps(checked, indent=None if compact else 1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -188,9 +188,9 @@ def with_checksum(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, JsonValue]:
-    """The document that `write_document` wrote; FileNotFoundError if there is none, DamagedError if it was changed.
+    """Read a document written by `write_document`; FileNotFoundError if there is none, DamagedError if it was changed.
 
-    `unchecked` also reads a document of version 0.1.0, which wrote no checksums, and notes that it is unverified.
+    `unchecked` also accepts a document of version 0.1.0, which has no checksum, and warns that it is unverified.
     """
     path = Path(path)
     with disk_errors(path, reading=True):
@@ -200,12 +200,12 @@ def read_document(path: str | Path, *, unchecked: bool = False) -> dict[str, Jso
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path}: not a JSON document.") from error
     if not isinstance(document, dict):
-        raise DamagedError(f"{path}: a JSON {type(document).__name__}, where an object is needed.")
+        raise DamagedError(f"{path}: must contain a JSON object, got a {type(document).__name__}.")
     return verified(document, path, unchecked=unchecked)
 
 
 def verified(document: dict[str, JsonValue], path: str | Path, *, unchecked: bool = False) -> dict[str, JsonValue]:
-    """A document, or a part of one that has a checksum of its own, without it; DamagedError if it does not fit."""
+    """Return a document, or a part with its own checksum, without the checksum; DamagedError if that is wrong."""
     document = dict(document)
     expected = document.pop(CHECKSUM, None)
     if expected is None and unchecked and _is_of_first_version(document):
@@ -216,8 +216,8 @@ def verified(document: dict[str, JsonValue], path: str | Path, *, unchecked: boo
     except ValueError:  # NaN or infinity, which are never written
         actual = None
     if expected is None or expected != actual:
-        what = "has no checksum" if expected is None else "was changed after it was written, its checksum differs"
-        raise DamagedError(f"{path}: damaged or edited; it {what}.")
+        what = "it has no checksum" if expected is None else "the contents do not match the checksum"
+        raise DamagedError(f"{path}: damaged or edited; {what}.")
     return document
 
 
@@ -238,9 +238,9 @@ FIRST_VERSION = tuple(
 
 
 def _is_of_first_version(document: "dict[str, JsonValue]") -> bool:
-    """Return whether keys and version are those of a document of 0.1.0: a later one cannot pass by losing its checksum.
+    """Return whether keys and version are those of version 0.1.0, so that a later document needs its checksum.
 
-    That version wrote no `format` into some documents, and the jobs of a suite as names alone.
+    That version did not write `format` into all documents, and wrote the jobs of a suite as a plain mapping of names.
     """
     if document.get("format", 1) != 1:
         return False
@@ -253,21 +253,21 @@ def _is_of_first_version(document: "dict[str, JsonValue]") -> bool:
 
 @cache
 def _note_unverified(folder: str) -> None:
-    log.warning("%s: records of version 0.1.0, which have no checksums; unverified.", folder)
+    log.warning("%s: records of version 0.1.0 have no checksums and were not verified.", folder)
 
 
 def checksum_of(document: Mapping[str, object]) -> str:
-    """sha256 of a JSON document's contents, however they are laid out in the file."""
+    """Return the sha256 of the contents of a JSON document, whatever its layout."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
 def disk_errors(path: str | Path, *, reading: bool = False) -> Iterator[None]:
-    """Whatever the disk refuses in the block becomes one DiskError.
+    """Convert errors of the disk in the block into DiskError.
 
-    A file that is not there is not the disk's refusal and stays FileNotFoundError. An error of the disk deeper in the
-    chain of causes counts too, since libraries wrap what they cannot write.
+    FileNotFoundError is not converted. An error of the disk in the chain of causes counts too, since libraries wrap
+    errors of writing.
     """
     try:
         yield
@@ -279,12 +279,12 @@ def disk_errors(path: str | Path, *, reading: bool = False) -> Iterator[None]:
             raise
         place = getattr(error, "filename", None)
         if place is None or any(_LEFT.fullmatch(part) for part in Path(os.fsdecode(place)).parts):
-            place = path  # the user knows no temporary name
+            place = path  # the temporary name means nothing to the user
         raise DiskError(f"{place}: {trouble}. {'' if reading else AFTERWARDS}".rstrip()) from error
 
 
 def disk_trouble(error: BaseException | None, *, reading: bool = False) -> str | None:
-    """What the disk refused, in words; None if it is not the disk. Some libraries say it in their text alone."""
+    """Describe an error of the disk; None for other errors. Some libraries report it only in their message."""
     while error is not None:
         code = getattr(error, "errno", None)
         if code in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
@@ -303,10 +303,10 @@ _REFUSALS = {
 
 @contextmanager
 def locked(path: str | Path, *, wait: bool = False, busy: str = "another process is working on it.") -> Iterator[None]:
-    """Hold the lock of a file while the block runs; `Busy` with this message if another process has it.
+    """Hold the lock of a file while the block runs; raise `Busy` with this message if another process holds it.
 
-    `wait` waits for the other process instead. The system releases the lock when the process ends, however it ends.
-    Machines that share the folder share the lock. On a file system without locks, a file that names the process is one.
+    `wait` waits for the other process instead. The system releases the lock when the process ends. Machines that share
+    the folder share the lock; on a file system without locks, the existence of the file is the lock.
     """
     path = Path(path)
     lock = FileLock(path)
@@ -323,27 +323,27 @@ def locked(path: str | Path, *, wait: bool = False, busy: str = "another process
 
 
 def is_locked(path: str | Path) -> bool:
-    """Whether a process holds the lock of a file."""
+    """Return whether a process holds the lock of a file."""
     if not Path(path).exists():
         return False
     try:
         FileLock(path).acquire(blocking=False).lock.release()
     except Timeout:
         return True
-    except OSError:  # may not be written, and so is no lock of ours
+    except OSError:  # a read-only file is not one of our locks
         return False
     return False
 
 
 def sha256(path: str | Path) -> str:
-    """Hash of a file's contents."""
+    """Return the sha256 of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(file: Path, mode: int) -> None:
-    """Onto the disk, with the permissions of a new file: some libraries write theirs for the user alone."""
-    with file.open("rb" if os.name == "posix" else "r+b") as opened:  # Windows flushes only what may be written
+    """Flush a file to disk and set the usual permissions; some libraries make their files private."""
+    with file.open("rb" if os.name == "posix" else "r+b") as opened:  # Windows needs a writable handle
         os.fsync(opened.fileno())
     if stat.S_IMODE(file.stat().st_mode) != mode:
         file.chmod(mode)
@@ -364,34 +364,32 @@ def _finite_or_none(value: object) -> object:
 
 
 FiniteOrNone = Annotated[float | None, BeforeValidator(_finite_or_none)]
-"""A number, or None where there is none; what is not finite (the perplexity of a huge loss) is None."""
+"""A number or None; infinite numbers, such as the perplexity of a huge loss, become None."""
 
 
 class Part(BaseModel):
-    """Base of what a record is made of: named, typed fields."""
+    """Base class of records and their parts: immutable, with strictly typed fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class Record(Part):
-    """Base of every document that a folder of ours holds. `format` 1 was written without a checksum."""
-
-    compact: ClassVar[bool] = False
+    """Base class of the documents that we write. `format` 1 was written without a checksum."""
 
     format: Literal[1, 2] = 2
 
     def write(self, path: str | Path) -> None:
-        """Write the record, whole or not at all."""
-        write_document(path, self.model_dump(mode="json") | {"format": 2}, compact=self.compact)
+        """Write the record atomically."""
+        write_document(path, self.model_dump(mode="json") | {"format": 2})
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The record in a file; FileNotFoundError if there is none, DamagedError if it is not one, or was changed."""
+        """Read a record; FileNotFoundError if there is none, DamagedError if it is invalid or was changed."""
         return cls.parsed(read_document(path, unchecked=True), path)
 
     @classmethod
     def find(cls, path: str | Path, *, remedy: str = "") -> Self | None:
-        """The record in a file, None where there is none; DamagedError with the remedy if it was changed."""
+        """Read a record, or return None if there is none; DamagedError, with the remedy, if it was changed."""
         try:
             return cls.read(path)
         except FileNotFoundError:
@@ -401,20 +399,20 @@ class Record(Part):
 
     @classmethod
     def parsed(cls, document: dict[str, JsonValue], where: str | Path) -> Self:
-        """The record that a document holds."""
+        """Return the record in a document."""
         try:
             return cls.model_validate(cls.upgraded({"format": 1} | document))
         except ValidationError as error:
-            raise DamagedError(f"{where}: not a {cls.__name__} of this version; {first_error(error)}.") from error
+            raise DamagedError(f"{where}: not a valid {cls.__name__}; {first_error(error)}.") from error
 
     @classmethod
     def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """The document in the present form; a record whose form has changed says how."""
+        """Convert a document of an earlier version; overridden by records whose fields have changed."""
         return document
 
 
 def first_error(error: ValueError) -> str:
-    """Return the first problem that a validation found, after the name of its field."""
+    """Return the first problem of a validation, preceded by the name of its field."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]

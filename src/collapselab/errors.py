@@ -1,10 +1,10 @@
-"""The errors a user can mend: one message that says what is wrong and what to do, no traceback, exit status 2.
+"""Errors that the user can fix: a message that says what is wrong and what to do, no traceback, exit status 2.
 
-The numerical core raises `ValueError` instead: its callers are programs, and it knows nothing of the command line.
+The numerical core raises `ValueError` instead, since it is called by programs.
 
-SIGTERM and Ctrl-C stop work where nothing is lost, say so, and the exit status is 128 + the signal's number.
-`interruptible` stops at once, with an exception: right wherever files are written whole or not at all. `stop_requests`
-lets a loop finish its step and save first.
+SIGTERM and Ctrl-C stop work without losing results; the exit status is 128 + the number of the signal. `interruptible`
+stops immediately with an exception, which is safe where files are written atomically. `stop_requests` lets a loop
+finish its step and save first.
 """
 
 import signal
@@ -28,7 +28,7 @@ class ModelError(UserError):
 
 
 class ConfigError(UserError):
-    """A setting that is not one, or a value that it cannot take."""
+    """An unknown setting, or an invalid value of a setting."""
 
 
 class RunError(UserError):
@@ -36,21 +36,21 @@ class RunError(UserError):
 
 
 class DiskError(UserError):
-    """A disk that is full, or a file or folder that may not be read or written."""
+    """A full disk, or a file or folder that cannot be read or written."""
 
 
 class DamagedError(UserError):
-    """A file of ours whose contents are not those that were written."""
+    """A file whose contents are not those that we wrote."""
 
 
 class Busy(RunError):
-    """Another process is working on it."""
+    """Another process holds the lock."""
 
 
 class Interrupted(BaseException):
-    """Work that a signal stopped, with everything saved.
+    """Work that was stopped by a signal, with everything saved.
 
-    As KeyboardInterrupt it is no Exception: code that continues after an error does not catch it.
+    Like KeyboardInterrupt it is not an Exception, so that code that continues after errors does not catch it.
     """
 
     def __init__(self, message: str, signal: int) -> None:
@@ -59,7 +59,7 @@ class Interrupted(BaseException):
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
-    """A hint at the known name that was probably meant; `otherwise` where none is near."""
+    """Return a hint at the most similar known name; `otherwise` if none is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(known), n=1)
@@ -67,12 +67,12 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str
 
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
-STOPPED = "stopped. What is finished is saved; the same command continues."
+STOPPED = "stopped. Finished work is saved; the same command continues."
 
 
 @contextmanager
 def interruptible(*numbers: signal.Signals) -> Iterator[None]:
-    """While the block runs, each of these signals (SIGINT and SIGTERM if none is named) raises Interrupted."""
+    """Raise Interrupted on these signals (default SIGINT and SIGTERM) while the block runs."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise Interrupted(STOPPED, number)
@@ -83,7 +83,7 @@ def interruptible(*numbers: signal.Signals) -> Iterator[None]:
 
 @final
 class StopRequest:
-    """Whether a signal has asked the work to stop: `request.number` is the signal, None so far."""
+    """The signal that asked the work to stop: `number` is None until there is one."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -91,12 +91,12 @@ class StopRequest:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """While the block runs, a first SIGINT or SIGTERM is noted for the loop to see; a second one stops at once."""
+    """Record a first SIGINT or SIGTERM for the loop in the block to check; a second one raises Interrupted."""
     request = StopRequest()
 
     def note(number: int, frame: FrameType | None) -> None:
         if request.number is not None:
-            raise Interrupted("stopped at the second signal; what was being saved is not.", number)
+            raise Interrupted("stopped at the second signal, before the current state was saved.", number)
         request.number = number
 
     with _handled(STOPPING, note):
@@ -105,7 +105,7 @@ def stop_requests() -> Iterator[StopRequest]:
 
 @contextmanager
 def _handled(numbers: tuple[signal.Signals, ...], handler: object) -> Iterator[None]:
-    """Handlers belong to the main thread: in another the signals are not ours, and nothing changes."""
+    """Install signal handlers; only the main thread can, and in other threads nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,12 +1,12 @@
-"""What the package says while it works: `logging`, under the names of its modules, and progress, shown on stderr.
+"""Messages and progress on stderr: `logging` under the names of the modules, and progress bars.
 
     logging.getLogger("collapselab").setLevel(logging.WARNING)      # as `collapselab --quiet`
     logging.getLogger("collapselab").setLevel(logging.DEBUG)        # as `collapselab -v`
 
-An application that handles logs itself removes the handler, `logging.getLogger("collapselab").handlers.clear()`, and
+An application with its own log handling removes the handler, `logging.getLogger("collapselab").handlers.clear()`, and
 sets `propagate`.
 
-On a terminal, progress is one line that moves. Elsewhere, as in a log file, it is a plain line a minute.
+On a terminal, progress is a bar. Elsewhere, as in a log file, it is one plain line per minute.
 """
 
 import logging
@@ -26,14 +26,14 @@ _hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 class _ToStderr(logging.Handler):
-    """Prints to whatever `sys.stderr` is at that moment: tests, notebooks and workers replace it."""
+    """Handler that prints to the current `sys.stderr`, which tests, notebooks and workers replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)
 
 
 class _Format(logging.Formatter):
-    """The message alone; with debugging on, the time and the module before it."""
+    """Formatter of the plain message; with debugging on, time and module are added."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -43,7 +43,7 @@ class _Format(logging.Formatter):
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of a module of the package."""
+    """Return the logger of a module of the package."""
     package = logging.getLogger(PACKAGE)
     if not package.handlers and package.propagate:
         handler = _ToStderr()
@@ -55,25 +55,25 @@ def logger(name: str) -> logging.Logger:
 
 
 def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
-    """Warnings and errors alone, without progress; or everything, with the time and the module."""
+    """Show only warnings and errors, without progress; or everything, with time and module."""
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     logger(PACKAGE).setLevel(level)
 
 
 def is_quiet() -> bool:
-    """Whether progress should not be shown."""
+    """Return whether progress is hidden."""
     return logger(PACKAGE).getEffectiveLevel() > logging.INFO
 
 
 class Advance(Protocol):
-    """Called with how much more has been done, and with what else the line should say."""
+    """Callback that adds an amount of finished work and sets a note on the line."""
 
     def __call__(self, amount: float, /, *, note: str = "") -> None: ...
 
 
 @contextmanager
 def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = False) -> Iterator[Advance]:
-    """A bar on stderr while the block runs; call what it gives with every step's amount. `quiet` shows nothing."""
+    """Show a progress bar on stderr while the block runs; it yields a callback for the amount of each step."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -107,7 +107,7 @@ def progress(what: str, *, total: float | None = None, unit: str, quiet: bool = 
 
 @contextmanager
 def hidden_progress(hide: bool) -> Iterator[None]:
-    """No bars inside the block where `hide` is set, for whoever promises silence and calls stages that show some."""
+    """Hide progress bars inside the block if `hide` is set."""
     token = _hidden.set(hide or _hidden.get())
     try:
         yield

@@ -1,7 +1,7 @@
-"""Trackers: where trainings and measurements are followed, through accelerate.
+"""Experiment trackers for trainings and measurements, through accelerate.
 
-A run has an identity that does not change when it is continued, so all that is logged of it is in one place: a training
-that was stopped, its continuation, and the measurements of its checkpoints.
+A run keeps its identity when it is continued, so that a training, its continuation and the measurements of its
+checkpoints are logged to the same run of the tracker.
 """
 
 import hashlib
@@ -18,45 +18,45 @@ from collapselab.errors import ConfigError, did_you_mean
 PROJECT = "collapselab"
 NONE = "none"
 TRACKERS = ("tensorboard", "wandb", "trackio")
-"""The trackers by name, which is that of their library and of their extra too."""
+"""Names of the trackers, of their libraries and of our extras."""
 STEP = "train/global_step"
-"""The axis of all curves in wandb, whose own step counts calls and never goes back."""
+"""The axis of all curves in wandb, whose own step counts calls and cannot decrease."""
 
 
 @final
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker calls a run: its name for people, its folder, and an identity of letters and digits."""
+    """The name of a run, its folder, and an alphanumeric identity derived from the folder."""
 
     name: str
     folder: Path
 
     @property
     def identity(self) -> str:
-        """The same for the same folder, however often the run is continued."""
+        """Identity that is the same whenever the run in this folder is continued."""
         return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
 
     @property
     def own_name(self) -> str:
-        """A name that no other folder's run has, for a tracker that knows runs by their name alone."""
+        """A name that is unique to the folder, for trackers that identify runs by name."""
         return f"{self.name}-{self.identity[:6]}"
 
 
 @final
 @dataclass(frozen=True)
 class Tracker:
-    """One run of a tracker, opened."""
+    """An open run of a tracker."""
 
     name: str
     accelerated: Any
 
     def settings(self, values: Mapping[str, object]) -> None:
-        """Log the settings of a run, to sort and group runs by."""
+        """Log the settings of a run, for sorting and grouping."""
         plain = {name: value if isinstance(value, str | int | float) else str(value) for name, value in values.items()}
         self.accelerated.store_init_configuration(plain)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Log numbers at a step, which the tracker draws as curves."""
+        """Log values at a step."""
         if self.name == "wandb":
             self.accelerated.log({**values, STEP: step})
         else:
@@ -64,7 +64,7 @@ class Tracker:
 
 
 def check_tracker(name: str) -> None:
-    """ConfigError for a tracker that does not exist, or is not installed."""
+    """Raise ConfigError if the tracker is unknown or not installed."""
     if name != NONE and name not in TRACKERS:
         hint = did_you_mean(name, TRACKERS, otherwise=f"Choose from {', '.join(TRACKERS)} or none.")
         raise ConfigError(f"report_to: {name} is not a tracker. {hint}")
@@ -74,7 +74,7 @@ def check_tracker(name: str) -> None:
 
 @contextmanager
 def tracked(name: str, run: TrackedRun) -> Iterator[Tracker | None]:
-    """The run in the tracker while the block runs; None where `name` is none."""
+    """Open a run in the tracker while the block runs; None if `name` is none."""
     check_tracker(name)
     if name == NONE:
         yield None

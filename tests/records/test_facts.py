@@ -50,7 +50,7 @@ def test_facts_of_the_first_version_open_and_keys_of_a_later_one_survive(tmp_pat
     ],
 )
 def test_a_fact_of_another_type_is_refused_by_its_name(tmp_path: Path, change: dict[str, Any], where: str) -> None:
-    with pytest.raises(DamagedError, match=rf"not a measurement \({where}.*\)\. Delete it and measure again"):
+    with pytest.raises(DamagedError, match=where):
         loaded(tmp_path / "result.json", {**FACTS, **change})
 
 

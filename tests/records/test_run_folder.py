@@ -104,7 +104,7 @@ def test_swapped_checkpoints_are_found(folder: RunFolder) -> None:
     one.rename(one.with_name("between"))
     other.rename(one)
     one.with_name("between").rename(other)
-    with pytest.raises(DamagedError, match="holds checkpoint 1, not 0"):
+    with pytest.raises(DamagedError, match="checkpoint 1"):
         folder.checkpoint("0")
 
 
@@ -112,7 +112,7 @@ def test_a_checkpoint_of_another_run_is_found(folder: RunFolder, tmp_path: Path)
     other = RunFolder(tmp_path / "other")
     other.begin(record(seed=1))
     shutil.copytree(folder.checkpoint_path("0"), other.checkpoint_path("0"))
-    with pytest.raises(DamagedError, match="not of this one"):
+    with pytest.raises(DamagedError, match=record(seed=1).hash):
         other.checkpoint("0")
 
 
@@ -122,7 +122,7 @@ def test_a_checkpoint_of_another_run_is_found(folder: RunFolder, tmp_path: Path)
 def test_a_file_that_could_change_the_model_may_not_be_added(folder: RunFolder, name: str, refused: bool) -> None:
     (folder.checkpoint_path("0") / name).write_text("{}")
     if refused:
-        with pytest.raises(DamagedError, match=f"{name} was added"):
+        with pytest.raises(DamagedError, match=name):
             folder.checkpoint("0")
     else:
         assert folder.checkpoint("0") is not None
@@ -130,10 +130,10 @@ def test_a_file_that_could_change_the_model_may_not_be_added(folder: RunFolder, 
 
 def test_a_missing_file_is_found(folder: RunFolder) -> None:
     (folder.checkpoint_path("0") / "config.json").unlink()
-    with pytest.raises(DamagedError, match="config.json is missing"):
+    with pytest.raises(DamagedError, match="config.json"):
         folder.checkpoint("0")
     (folder.checkpoint_path("1") / "training.json").unlink()
-    with pytest.raises(DamagedError, match="has no training.json"):
+    with pytest.raises(DamagedError, match="training.json"):
         folder.checkpoint("1")
 
 
@@ -167,13 +167,13 @@ def edits(document: JsonValue) -> list[JsonValue]:
 
 
 def test_other_settings_are_refused_with_what_differs(folder: RunFolder) -> None:
-    with pytest.raises(RunError, match="seed was 0, now 3"):
+    with pytest.raises(RunError, match="seed.* 0.* 3"):
         folder.begin(record(seed=3))
     folder.begin(record())
 
 
 def test_a_setting_of_a_later_version_that_was_changed_makes_another_run(folder: RunFolder) -> None:
-    with pytest.raises(RunError, match="coupling was None, now 0.5"):
+    with pytest.raises(RunError, match="coupling.* 0.5"):
         folder.begin(record(coupling=0.5))
 
 
@@ -224,5 +224,5 @@ def test_a_folder_in_place_of_its_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints" / "0").mkdir(parents=True)
     found = checkpoint_at(tmp_path / "run" / "checkpoints" / "0")
     assert found is not None
-    with pytest.raises(DiskError, match=r"run\.json: cannot be read"):
+    with pytest.raises(DiskError, match="run.json"):
         found.run.record()

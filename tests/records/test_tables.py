@@ -161,40 +161,40 @@ def test_a_table_of_version_0_1_has_a_running_training_loss_and_no_clipped_share
 
 
 def test_a_misspelt_column_is_named_with_the_nearest(results: Path, runs: Path) -> None:
-    with pytest.raises(RunError, match="no column 'metric'. Did you mean metrik"):
+    with pytest.raises(RunError, match="metrik"):
         RESULTS.read(changed(results, "metric", "metrik", line=0))
-    with pytest.raises(RunError, match="no column 'width'. Did you mean widht"):
+    with pytest.raises(RunError, match="widht"):
         RUNS.read(changed(runs, "width", "widht", line=0))
 
 
 def test_a_column_too_many_is_an_error_in_results(results: Path) -> None:
     results.write_text("\n".join(line + ",x" for line in results.read_text().splitlines()))
-    with pytest.raises(RunError, match="'x' is not a column"):
+    with pytest.raises(RunError, match="'x'"):
         RESULTS.read(results)
 
 
 def test_a_missing_column_is_named(runs: Path) -> None:
     lines = [line.rsplit(",", 1)[0] for line in runs.read_text().splitlines()]
     runs.write_text("\n".join(lines))
-    with pytest.raises(RunError, match="no column 'why'."):
+    with pytest.raises(RunError, match="'why'"):
         RUNS.read(runs)
 
 
 def test_a_model_that_is_there_twice_is_an_error(runs: Path) -> None:
     runs.write_text(runs.read_text() + runs.read_text().splitlines()[1] + "\n")
-    with pytest.raises(RunError, match="lines 2 and 3: two rows for a-1 / 3"):
+    with pytest.raises(RunError, match="lines 2 and 3: .*a-1 / 3"):
         RUNS.read(runs)
-    with pytest.raises(RunError, match="two rows for a-1 / 3"):
+    with pytest.raises(RunError, match="a-1 / 3"):
         RUNS.write(runs, [RUN, RUN])
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "empty"),
-        (b"run,run\n1,2\n", "'run' is there twice"),
-        (b"run,checkpoint\n1,2,3\n", "line 2: 3 fields in a table of 2 columns"),
-        (b"run\n\xff\xfe\n", "not a table"),
+        (b"", "runs.csv"),
+        (b"run,run\n1,2\n", "'run'"),
+        (b"run,checkpoint\n1,2,3\n", "line 2"),
+        (b"run\n\xff\xfe\n", "utf-8"),
     ],
 )
 def test_what_is_no_table_is_said_to_be_none(tmp_path: Path, content: bytes, message: str) -> None:
@@ -204,7 +204,7 @@ def test_what_is_no_table_is_said_to_be_none(tmp_path: Path, content: bytes, mes
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="results.csv: no such file"):
+    with pytest.raises(RunError, match="results.csv"):
         RESULTS.read(tmp_path / "results.csv")
 
 
@@ -240,5 +240,5 @@ def test_a_frame_has_numbers_where_numbers_are() -> None:
 
 def test_a_table_that_mixes_two_versions_of_a_metric_is_refused(tmp_path: Path) -> None:
     RESULTS.write(tmp_path / "results.csv", [ROW, replace(ROW, run="b-2", version=99)])
-    with pytest.raises(RunError, match="cdnv: values before version 99 of its definition are not comparable"):
+    with pytest.raises(RunError, match="cdnv.* 99"):
         RESULTS.read(tmp_path / "results.csv")

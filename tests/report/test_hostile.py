@@ -142,7 +142,7 @@ def test_analyze_and_report_refuse_the_same_tables(
 def test_twice_the_same_column_is_refused(suite: Path) -> None:
     lines = (suite / "runs.csv").read_text().splitlines()
     (suite / "runs.csv").write_text("\n".join([lines[0] + ",seed", *(line + ",1" for line in lines[1:])]))
-    with pytest.raises(UserError, match="column 'seed' is there twice"):
+    with pytest.raises(UserError, match="'seed'"):
         load_report_data(suite)
 
 

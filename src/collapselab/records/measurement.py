@@ -1,6 +1,6 @@
-"""Finished measurements: rows in the long form, the facts that are needed to interpret them, and how both are written.
+"""Finished measurements: rows in long form, the facts needed to interpret them, and reading and writing both.
 
-A notebook shows a `Result` as a table, and a metric of it as a chart that holds its own data.
+A notebook shows a `Result` as a table, and one of its metrics as a chart that contains its data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".csv", ".json", ".parquet")
-"""Suffixes of the files that results can be written to."""
+"""Suffixes of files that results can be written to."""
 WIDTH, HEIGHT = 360, 220
 MOST_COLUMNS = 8
-"""Models side by side that a page has room for; the frame has them all."""
+"""Models that a notebook shows side by side; the frame has all of them."""
 
 
 class Key(NamedTuple):
-    """What a value is about: `Key("train", "last", "all", "cdnv")`."""
+    """What a value describes: `Key("train", "last", "all", "cdnv")`."""
 
     split: str
     layer: str
@@ -50,14 +50,14 @@ class Key(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the facts of a result."""
+        """The name of the key in the facts of a result."""
         return "/".join(self)
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Result:
-    """One model's rows, and the facts about them: hashes, options, counts, dtype, versions, scores and seconds.
+    """The rows of one model and the facts about them: hashes, options, counts, dtype, versions, scores and seconds.
 
     >>> from collapselab import load_results
     >>> result = load_results("runs/small")[-1]  # the last checkpoint
@@ -68,21 +68,21 @@ class Result:
     >>> result.plot("cdnv").to_dict()["title"]
     'small, checkpoint 1'
 
-    In a notebook it is a table, and `result.plot("cdnv")` a chart.
+    A notebook shows it as a table, and `result.plot("cdnv")` as a chart.
     """
 
     rows: list[Row]
     facts: Facts
     further: RowsByTable = field(default_factory=dict)
-    """The rows of further tables, by the name of the table in `TABLES`."""
+    """The rows of further tables, by their names in `TABLES`."""
 
     @property
     def tables(self) -> RowsByTable:
-        """The rows of every table that the measurement filled, by the name of the table."""
+        """The rows of every table of the measurement, by the name of the table."""
         return {"results": self.rows, **self.further}
 
     def loaded_tables(self) -> RowsByTable:
-        """`tables`, with those read that are in a file of their own; DamagedError if one of these is another by now."""
+        """Return `tables`, including those stored in a separate file; DamagedError if such a file has changed."""
         return {
             name: [row.read() if isinstance(row, StoredChunk) else row for row in rows]
             for name, rows in self.tables.items()
@@ -93,24 +93,22 @@ class Result:
         return self.facts["model"]
 
     def outdated(self) -> str | None:
-        """Why the measurement is of another program, so that its numbers are not compared; else None.
+        """Return why the values cannot be compared with those of this program; None if they can.
 
-        A metric that the catalogue no longer has does not matter, nor does one that was added to it later, nor an
-        earlier version of its definition, which its rows say. A metric that it has had from the first and the
-        measurement lacks does, and a later version of a definition.
+        The measurement must have every metric of the first catalogue, and no later version of a definition than this
+        program has. Metrics that were removed or added, and earlier versions of a definition, do not matter.
         """
         names = {row.metric for row in self.rows}
         lacking = [name for name, metric in METRICS.items() if metric.since == FIRST and name not in names]
         if lacking:
-            more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
-            return f"it lacks the metric {lacking[0]}{more}"
+            return f"it lacks the metric {lacking[0]}"
         for row in self.rows:
             if row.metric in METRICS and row.version > (known := METRICS[row.metric].version):
                 return f"its {row.metric} follows version {row.version} of the definition, not version {known}"
         return None
 
     def row(self, metric: str, *, split: str = "train", layer: str = "last", bin: str = "all") -> Row:
-        """The row of a metric; KeyError if it was not measured."""
+        """Return the row of a metric; KeyError if it was not measured."""
         key = Key(split, layer, bin, metric)
         found = next((row for row in self.rows if (row.split, row.layer, row.bin, row.metric) == key), None)
         if found is None:
@@ -118,9 +116,9 @@ class Result:
         return found
 
     def frame(self, table: str = "results") -> "pd.DataFrame":
-        """A table as a DataFrame: `result.frame("results")`; KeyError if the measurement did not fill it."""
+        """Return a table as a DataFrame; KeyError if the measurement does not have it."""
         if table not in self.tables:
-            raise KeyError(f"{table}: no table of this measurement. It has {', '.join(self.tables)}.")
+            raise KeyError(f"{table}: no such table. This measurement has {', '.join(self.tables)}.")
         return TABLES[table].frame(self.tables[table])
 
     @property
@@ -130,40 +128,40 @@ class Result:
 
     @property
     def title(self) -> str:
-        """What it is called beside others: the run with its checkpoint, or the model."""
+        """A name among several results: the run with its checkpoint, or the model."""
         in_run = f"{self.facts['run']}, checkpoint {self.facts['checkpoint']}"
         return in_run if self.facts["in_a_run"] else self.name
 
     def plot(self, metric: str) -> "alt.Chart":
-        """Return a metric as an Altair chart: over layers if several were measured, else over bins of counts."""
+        """Return an Altair chart of a metric: over layers if several were measured, else over bins of class counts."""
         return _chart([self], metric).properties(title=self.title)
 
     def show(self) -> Path:
-        """Show the page of this model, in the notebook or else in a browser, and return where it is."""
-        shown: Path = import_module("collapselab.report.report").show(self)  # a later layer than this one
+        """Show the page of this model in the notebook, or in a browser, and return its path."""
+        shown: Path = import_module("collapselab.report.report").show(self)  # a higher layer than this one
         return shown
 
     @property
     def summary(self) -> str:
-        """Seven lines: the headline metric of each property, between its null and its ideal, and what it means."""
-        text: str = import_module("collapselab.measurement.show").summary_text(self)  # a later layer than this one
+        """Seven lines: the headline metric of each property between null and ideal, with an explanation."""
+        text: str = import_module("collapselab.measurement.show").summary_text(self)  # a higher layer than this one
         return text
 
     def __repr__(self) -> str:
-        """Short: a list of thousands of rows helps nobody."""
+        """Return one line instead of thousands of rows."""
         return f"Result({self.name!r}: {len(self.rows):,} rows; tables {', '.join(self.tables)})"
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook: every metric of the last layer beside its null."""
+        """Return a table for a notebook: every metric of the last layer with its null."""
         table = _html(_last_layer(self)[["metric", "value", "null", "classes", "tokens"]])
         return f"<p><b>{escape(self.title)}</b></p>{table}<p>tables: {escape(', '.join(self.tables))}</p>"
 
     def to_json(self) -> str:
-        """One JSON document with a checksum; a number that JSON does not have (an infinite perplexity) is null."""
+        """Return one JSON document with a checksum; an infinite value, such as a perplexity, becomes null."""
         return document_text(self.document(), compact=True).rstrip("\n")
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON document, and before it each large table as Parquet beside it, each whole or not at all."""
+        """Write large tables as Parquet files beside the JSON document, then the document, each atomically."""
         files: dict[str, dict[str, str]] = {}
         large = {name: table for name, table in TABLES.items() if isinstance(table, ColumnTable)}
         for name in large.keys() & self.further.keys():
@@ -171,21 +169,21 @@ class Result:
             files[name] = {"file": beside.name, "sha256": large[name].write(beside, self.further[name])}
         write_document(path, self.document(files), compact=True)
         for name in large.keys() - files.keys():
-            table_path(path, name).unlink(missing_ok=True)  # of the measurement that this one replaces
+            table_path(path, name).unlink(missing_ok=True)  # left by the measurement that this one replaces
 
     @classmethod
     def load(cls, path: str | Path) -> "Result":
-        """Read what `save` wrote; DamagedError if it was changed since, or is something else."""
+        """Read a file written by `save`; DamagedError if it has changed or is something else."""
         path = Path(path)
         status = path.stat()
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if path not in _loaded or _loaded[path][0] != stamp:  # a suite's status asks for the same files again and again
+        if path not in _loaded or _loaded[path][0] != stamp:  # the status of a suite reads the same files repeatedly
             _loaded[path] = (stamp, cls.of_document(read_document(path, unchecked=True), path))
         return _loaded[path][1]
 
     @classmethod
     def of_document(cls, document: dict[str, JsonValue], path: Path) -> "Result":
-        """The result that a JSON document holds, which was read from this file."""
+        """Return the result in a JSON document that was read from this file."""
         try:
             stored = _STORED.validate_python(document)
             further = {
@@ -193,7 +191,7 @@ class Result:
                 for name, rows in stored.get("tables", {}).items()
                 if name in TABLES  # a later version may have more
             }
-            # A row of a document has every cell: only a row that is made by hand takes the usual ones.
+            # Stored rows have every cell; the defaults of Row are for rows made by hand.
             lacking = [name for cells in stored["rows"] for name in RESULTS.columns if name not in cells]
             if lacking:
                 raise ValueError(f"a row without {lacking[0]}")
@@ -204,14 +202,14 @@ class Result:
             raise DamagedError(f"{path}: not a measurement ({what}). Delete it and measure again.") from error
 
     def document(self, files: dict[str, dict[str, str]] | None = None) -> dict[str, JsonValue]:
-        """Return the result as JSON without a checksum; `files` are the tables that have a file of their own.
+        """Return the result as JSON without a checksum; `files` lists the tables that are stored separately.
 
-        A number that JSON does not have is null.
+        Infinite and undefined numbers become null.
         """
         further: dict[str, object] = dict(files or {})
         for name in self.further.keys() - further.keys():
             table, rows = TABLES[name], self.further[name]
-            # The rows of a large table are one piece, in however many chunks they were measured.
+            # A large table is stored in one piece, however many chunks it was measured in.
             pieces = [table.whole(rows)] if isinstance(table, ColumnTable) else rows
             further[name] = [table.cells(piece) for piece in pieces]
         document = {"format": 2, "facts": self.facts, "rows": [RESULTS.cells(row) for row in self.rows]}
@@ -222,26 +220,26 @@ class Result:
 
 
 class _Stored(TypedDict):
-    """The document of a result; the cells of a row are checked by the row itself."""
+    """The document of a result; cells are validated later, by the class of the row."""
 
     facts: Facts
     rows: list[dict[str, JsonValue]]
     tables: NotRequired[dict[str, list[dict[str, JsonValue]] | dict[str, str]]]
-    """Rows, or columns of a part of the rows; or the file beside that has them, and its sha256."""
+    """Rows, chunks of columns, or the name and sha256 of a file beside the document."""
 
 
 def _stored_rows(name: str, rows: list[dict[str, JsonValue]] | dict[str, str], document: Path) -> list[Any]:
     table = TABLES[name]
     if not isinstance(table, ColumnTable):
         if isinstance(rows, dict):
-            raise ValueError(f"tables.{name}: rows are needed.")
+            raise ValueError(f"tables.{name} must be a list of rows.")
         return [table.row(**cells) for cells in rows]
     if isinstance(rows, list):
         chunks = [table.chunk(columns) for columns in rows]
         table.check(table.whole(chunks), document)
         return chunks
     if Path(rows["file"]).name != rows["file"]:
-        raise ValueError(f"tables.{name}: {shown(rows['file'])} is not the name of a file beside it")
+        raise ValueError(f"tables.{name}: {shown(rows['file'])} is not the name of a file in the same folder")
     return [StoredChunk(table, document.with_name(rows["file"]), rows["sha256"])]
 
 
@@ -252,7 +250,7 @@ _loaded: dict[Path, tuple[tuple[int, int, int], Result]] = {}
 @final
 @dataclass(frozen=True, repr=False)
 class Results:
-    """Several models side by side, and those that could not be measured with the reason.
+    """The results of several models, and the reasons why others could not be measured.
 
     >>> from collapselab import load_results
     >>> results = load_results("runs/small")
@@ -279,13 +277,13 @@ class Results:
         return [row for result in self.results for row in result.rows]
 
     def initial(self, result: Result) -> Result | None:
-        """The measurement of the same run at its initialisation."""
+        """Return the measurement of the same run at initialisation, if it is here."""
         run = result.facts["run"]
         same_run = (other for other in self.results if other.facts["run"] == run and other.facts["checkpoint"] == "0")
         return next((other for other in same_run if other is not result), None) if result.facts["in_a_run"] else None
 
     def frame(self) -> "pd.DataFrame":
-        """The rows of all models as one pandas table."""
+        """Return the rows of all models as one DataFrame."""
         return RESULTS.frame(self.rows)
 
     @property
@@ -297,7 +295,7 @@ class Results:
         return {name: TABLES[name].frame(all_rows) for name, all_rows in rows.items()}
 
     def plot(self, metric: str) -> "alt.Chart":
-        """Return a metric of all models as an Altair chart: over layers, or side by side."""
+        """Return an Altair chart of a metric of all models: over layers, or side by side."""
         return _chart(self.results, metric, several=True).properties(title=metric)
 
     def __repr__(self) -> str:
@@ -308,7 +306,7 @@ class Results:
         return f"Results({len(titles):,} measured{listed}{failed})"
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook: a column for each model, and below what could not be measured."""
+        """Return a table for a notebook: one column per model, followed by the failures."""
         import pandas as pd
 
         shown = self.results[:MOST_COLUMNS]
@@ -320,30 +318,23 @@ class Results:
         return "".join(parts) or "<p>nothing was measured.</p>"
 
     def to_json(self) -> str:
-        """One JSON document with all results and a checksum; each result has one of its own too."""
+        """Return one JSON document with a checksum that contains all results, each with its own checksum."""
         results = [with_checksum(result.document()) for result in self.results]
         return document_text({"format": 2, "results": results, "failures": self.failures}, compact=True).rstrip("\n")
 
 
-def joined(parts: Sequence[Result | Results]) -> Results:
-    """Several results, or lists of them, as one."""
-    several = [part if isinstance(part, Results) else Results([part]) for part in parts]
-    failures = {name: why for part in several for name, why in part.failures.items()}
-    return Results([result for part in several for result in part], failures)
-
-
 def check_suffix(path: str | Path) -> None:
-    """ConfigError unless the file's name says what to write."""
+    """Raise ConfigError unless the suffix of the file names a known format."""
     if Path(path).suffix not in SUFFIXES:
         raise ConfigError(
-            f"{path}: ends with {Path(path).suffix!r}; {', '.join(SUFFIXES)} can be written. A folder ends with /."
+            f"{path}: the suffix must be one of {', '.join(SUFFIXES)}, got {Path(path).suffix!r}. End a folder with /."
         )
 
 
 def write(path: str | Path, measured: Result | Results) -> None:
-    """Write rows as .csv or .parquet with the facts in a file beside it, or both as .json; whole or not at all.
+    """Write rows as .csv or .parquet with the facts in a second file, or both as .json; each file atomically.
 
-    Tables of many rows have a file of their own beside it; in the JSON of several models they are inside.
+    Large tables are written as separate Parquet files; the JSON of several models contains them.
     """
     check_suffix(path)
     path = Path(path)
@@ -379,9 +370,9 @@ def facts_path(path: str | Path) -> Path:
 
 
 def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> "alt.Chart":
-    """Draw a metric over layers if several were measured, else over bins of one model, else side by side.
+    """Return a chart of a metric over layers if several were measured, else over bins of one model, else by model.
 
-    KeyError, with the nearest name, for a metric without a value.
+    KeyError, with the most similar name, for a metric without a value.
     """
     import altair as alt
     import pandas as pd
@@ -391,7 +382,7 @@ def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> 
     rows = frame[(frame["metric"] == metric) & (frame["split"] == "train") & frame["value"].notna()]
     if rows.empty:
         hint = did_you_mean(metric, () if metric in METRICS else METRICS)
-        raise KeyError(f"{metric}: no value of that name. {hint}".rstrip())
+        raise KeyError(f"{metric}: no such metric has a value. {hint}".rstrip())
     layers, bins = rows[rows["bin"] == "all"], rows[rows["bin"] != "all"]
     if layers["layer"].nunique() > 1:
         rows, place, title = layers, "layer", "layer"
@@ -403,11 +394,11 @@ def _chart(results: Sequence[Result], metric: str, *, several: bool = False) -> 
     names = list(dict.fromkeys(["model", place]))
     long = rows.melt(id_vars=names, value_vars=["value", "null"], var_name="labels", value_name=metric).dropna()
     long = long.assign(labels=long["labels"].map({"value": "as they are", "null": "shuffled"}))
-    # On its own scale: a null a hundred times as large would press all other values onto the axis.
+    # A null that is a hundred times larger would press all other values onto a linear axis.
     logarithmic = metric in METRICS and METRICS[metric].transform == "log" and bool((long[metric] > 0).all())
     colour, dash = alt.Color("labels:N", title="labels"), alt.StrokeDash("labels:N", legend=None)
     if several:
-        whole_names = alt.Legend(title="model", labelLimit=0)  # checkpoints of a run differ in their last letters
+        whole_names = alt.Legend(title="model", labelLimit=0)  # names of checkpoints differ at their end
         colour = alt.Color("model:N", sort=list(dict.fromkeys(rows["model"])), legend=whole_names)
         dash = alt.StrokeDash("labels:N", legend=alt.Legend(title="labels", symbolType="stroke"))
     chart: alt.Chart = alt.Chart(long).mark_line(point=True)

@@ -1,11 +1,11 @@
-"""The tables of trained models that Wu and Papyan published with Linguistic Collapse, as our two tables.
+"""Conversion of the tables that Wu and Papyan published with Linguistic Collapse into `runs.csv` and `results.csv`.
 
 A model's name is `LLxDDDD_EEw[seed]@i`: depth, width, epochs the run was trained for, weight decay (`d` or `L`), an
 optional seed, and the 0-based index of the epoch whose checkpoint it is. The epoch, counted from 1, is our checkpoint.
 
-There are two such tables of the same models (`FIRST`, `SECOND`); which of them a file is, its header says. The second
-has variances in place of standard deviations, norms that are not squared, distances of the *centred* means, and errors
-against a simplex frame. Read together they are one: what the first lacks comes from the second.
+There are two tables of the same models (`FIRST`, `SECOND`), told apart by their header. The second has variances in
+place of standard deviations, norms that are not squared, distances of the *centred* means, and errors against a simplex
+frame. If both are given, metrics that the first lacks come from the second.
 """
 
 import math
@@ -28,12 +28,12 @@ TYPES: dict[str, Any] = {
     "model": Annotated[str, Field(pattern=NAME)], "n_params": Count, "matches": Amount | None, "hits": Amount | None,
     "misses": Amount | None,
 }  # fmt: skip
-"""Of columns that are no plain numbers."""
+"""Types of columns that are not plain numbers."""
 DECAYS = {"d": 5e-4, "L": 0.1}
 LEARNING_RATE = 5e-5
-"""Of every model, by the paper; the table does not say."""
+"""Of every model, according to the paper; not in the tables."""
 SAME = 1e-4
-"""Relative: an outcome that differs by less in two tables is the same; the published ones agree in every digit."""
+"""Relative tolerance for outcomes in both tables; the published ones agree in every digit."""
 OUTCOMES = {"val_loss": "val_loss", "val_accuracy": "val_acc", "perplexity": "perplex"}
 
 Formulas = Mapping[str, Callable[..., float]]
@@ -85,12 +85,11 @@ def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[
         import_published("lc-2024_05_18.csv", out="published")
         analyze("published")
 
-    A cell that is empty or not finite leaves a reason and no number. A column that is missing, a name that does not
-    parse and a model that is there twice are errors. Of several tables, a metric comes from the first that has it; they
-    have to be about the same models.
+    An empty or infinite cell becomes a reason instead of a value. A missing column, an invalid name and a repeated
+    model are errors. With several tables, which must have the same models, a metric comes from the first that has it.
     """
     if not csvs:
-        raise RunError("no published table was given. Name one, or both.")
+        raise RunError("no published table was given. Name one or both.")
     tables = [_read(Path(csv)) for csv in csvs]
     for csv, table in zip(csvs[1:], tables[1:], strict=True):
         _check_same_models(csvs[0], tables[0], csv, table)
@@ -107,7 +106,7 @@ def import_published(*csvs: str | Path, out: str | Path | None = None) -> tuple[
 
 
 def columns_of(formulas: Formulas) -> list[str]:
-    """Return every column that is read of a table with these formulas."""
+    """Return all columns that these formulas read."""
     used = (name for formula in formulas.values() for name in signature(formula).parameters)
     return list(dict.fromkeys(("model", "n_params", *OUTCOMES.values(), *used)))
 
@@ -115,7 +114,7 @@ def columns_of(formulas: Formulas) -> list[str]:
 def _read(path: Path) -> Models:
     content = read_bytes(path)
     header = set(parse_table(content, path)[0])
-    # The table that has more of its own columns in this header.
+    # The kind of table that has more of its specific columns in this header.
     first, second = set(columns_of(FIRST)), set(columns_of(SECOND))
     is_second = len(second - first & header) / len(second - first) > len(first - second & header) / len(first - second)
     formulas = SECOND if is_second else FIRST
@@ -129,11 +128,11 @@ def _read(path: Path) -> Models:
 
 
 def _check_same_models(first: str | Path, models: Models, other: str | Path, others: Models) -> None:
-    remedy = "Import tables of other models into folders of their own."
+    remedy = "Import tables of different models into separate folders."
     if differing := models.keys() ^ others.keys():
         run, checkpoint = min(differing)
         has, lacks = (first, other) if (run, checkpoint) in models else (other, first)
-        raise RunError(f"{lacks}: no model {run} at epoch {checkpoint}, which {has} has. {remedy}")
+        raise RunError(f"{lacks}: lacks model {run} at epoch {checkpoint}, which {has} has. {remedy}")
     for (run, checkpoint), (cells, _) in models.items():
         for column in ("parameters", *OUTCOMES):
             a, b = (cast(dict[str, Any], one)[column] for one in (cells, others[run, checkpoint][0]))
@@ -172,7 +171,7 @@ def _row(run: Run, cells: Mapping[str, Any], metric: str, formula: Callable[...,
         value = _finite(formula(*(cells[column] for column in columns)))
     except (TypeError, ZeroDivisionError):  # an empty cell; a ratio to zero
         value = None
-    # Decisions are averaged over classes, where the table has both their sum and their mean.
+    # The number of classes is the sum of decisions over their mean, if the table has both.
     mean = float(cells.get("matches_mean") or 0)
     return Row(
         run=run["run"],
@@ -187,7 +186,7 @@ def _row(run: Run, cells: Mapping[str, Any], metric: str, formula: Callable[...,
 
 
 def _finite(value: object) -> float | None:
-    """Return a number; None for a cell without one, and for the root of a negative number, which is complex."""
+    """Return a finite number; None for an empty cell, and for a complex root of a negative number."""
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 

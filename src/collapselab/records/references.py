@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collapselab.records.measurement import Result
 
 MIN_MODELS = 10
-"""Fewer models do not make a percentile."""
+"""The fewest models for a percentile."""
 MAX_CLASSES_RATIO, MAX_TOKENS_RATIO = 2, 5
 """A reference is comparable if its classes and its tokens are within these factors of the result's."""
 PRETRAINED = "pretrained"
@@ -35,14 +35,14 @@ COLUMNS = ("model", "source", "text", "text_hash", "parameters", "classes", "tok
 @final
 @dataclass(frozen=True)
 class Reference:
-    """A model that was measured before, by its headline metrics."""
+    """The headline metrics of a model that was measured before."""
 
     model: str
     source: str
     """The suite or publication; `pretrained` for a model of its own."""
     text: str
     text_hash: str
-    """Of the exact text, where it is known."""
+    """Hash of the exact text, if known."""
     parameters: int
     classes: int
     """With at least one measured token."""
@@ -54,7 +54,7 @@ class Reference:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """Where a result stands among reference models: a column of cells by metric, or the reason why there is none."""
+    """The rank of a result among reference models: cells by metric, or a reason why there are none."""
 
     sentence: str
     heading: str = ""
@@ -76,10 +76,10 @@ def references() -> tuple[Reference, ...]:
 
 
 def reference_row(result: "Result") -> dict[str, object]:
-    """Return the row of `references.csv` that a measured model would be."""
+    """Return a row of `references.csv` for a measured model."""
     rows = [row for row in result.rows if is_headline(row) and row.value is not None]
     if not rows:
-        raise RunError(f"{result.name}: has no value of a headline metric for its last layer.")
+        raise RunError(f"{result.name}: no headline metric has a value at the last layer.")
     facts = result.facts
     # A name without its folder, which can hold a user's name, and without the quantisation of a GGUF file.
     name = re.split(r"[/\\]", facts["model"].rstrip("/\\"))[-1]
@@ -100,12 +100,12 @@ def compare_with_references(rows: Iterable[Row], text: str, parameters: int | No
     last = {row.metric: row for row in rows if is_headline(row)}
     first = next(iter(last.values()), None)
     if first is None or not first.classes or not first.tokens or not parameters:
-        return Comparison("No reference values: the number of parameters, classes or tokens is not known.")
+        return Comparison("No reference values: the number of parameters, classes or tokens is unknown.")
     texts = {one.text for one in references() if _is_named(one, text)}
     on_text = [one for one in references() if one.text in texts]
     if not on_text:
         known = ", ".join(sorted({one.text for one in references()}))
-        return Comparison(f"No reference values for this text; there are some for {known}.")
+        return Comparison(f"No reference values for this text. Texts with reference values: {known}.")
     same_size = [one for one in on_text if _ratio(one.tokens, first.tokens) <= MAX_TOKENS_RATIO]
     low = 10 ** (len(str(parameters)) - 1)
     ranked = [
@@ -134,7 +134,7 @@ def compare_with_references(rows: Iterable[Row], text: str, parameters: int | No
         f"on {nearest.tokens:,} tokens of {nearest.text}."
     )
     if _ratio(nearest.classes, first.classes) > MAX_CLASSES_RATIO:
-        sentence += f" The result has {first.classes:,} classes, and that difference alone moves the metrics."
+        sentence += f" This result has {first.classes:,} classes, a difference that changes the metrics by itself."
     return Comparison(sentence, nearest.model[:MAX_HEADING], cells)
 
 

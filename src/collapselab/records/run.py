@@ -1,15 +1,15 @@
-"""A run's folder: its documents, how far the run got, and from where it can continue.
+"""The folder of a run: its documents, its progress, and the state from which it can continue.
 
     <run>/run.json                 RunRecord: the complete configuration and provenance
           checkpoints/<epoch>/     a standard Hugging Face folder, and training.json: a CheckpointRecord, with the hash
                                    of every file in the folder
-          measure/<epoch>.json     what was measured of a checkpoint; <epoch>.safetensors: its class moments;
-                                   <epoch>.layer-<n>.safetensors: those of a layer below
-          log.jsonl                one line a logged step, one a checkpoint
-          state/<step>.safetensors what resuming needs, the last two; gone when the run is finished
+          measure/<epoch>.json     the measurement of a checkpoint; <epoch>.safetensors: its class moments;
+                                   <epoch>.layer-<n>.safetensors: those of a lower layer
+          log.jsonl                one line per logged step and per checkpoint
+          state/<step>.safetensors the last two training states; deleted when the run is finished
           .lock                    held while a process trains
 
-A run is finished when every planned checkpoint is there.
+A run is finished when all planned checkpoints exist.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ RECORD, TRAINING = "run.json", "training.json"
 STATE = "training state"
 KEPT_STATES = 2
 LOADED = (".safetensors", ".bin", ".gguf", ".json", ".py")
-"""Files that could change what the library loads; others may be added to a checkpoint's folder."""
+"""Files that could change what transformers loads; other files may be added to the folder of a checkpoint."""
 
 
 class TrainedOn(Part):
@@ -52,7 +52,7 @@ class TrainedOn(Part):
 
 
 class PlannedRun(Part):
-    """What the settings come to on that corpus; `checkpoints` are their steps by name."""
+    """What follows from the settings and the corpus; `checkpoints` maps the names of checkpoints to steps."""
 
     batch: int
     blocks: int
@@ -63,14 +63,14 @@ class PlannedRun(Part):
 
 
 class BuiltModel(Part):
-    """The model that is trained: its size and the configuration that the library builds it from."""
+    """The model that is trained: its size and its configuration for transformers."""
 
     parameters: int
     config: dict[str, JsonValue]
 
 
 class Provenance(Part):
-    """When, by what and where a run was started."""
+    """When, where and with which software a run was started."""
 
     started: str
     versions: dict[str, str]
@@ -84,22 +84,22 @@ class Provenance(Part):
 
 
 class StateFacts(TypedDict, total=False):
-    """What is kept with the tensors of an unfinished training."""
+    """What is stored with the tensors of an unfinished training."""
 
     recent: list[float]
     """Losses of the last steps."""
     unlogged: list[float]
     """Losses of the steps since the last log line."""
     unlogged_clipped: int
-    """Of these steps, how many had their gradient clipped."""
+    """Number of these steps whose gradient was clipped."""
     clipped_steps: int | None
-    """Of all steps so far, how many had their gradient clipped; None where it was not counted from the first one."""
+    """Number of all steps so far whose gradient was clipped; None if not counted from the first step."""
     seconds: float
     """Time of all steps so far."""
 
 
 class StepEntry(TypedDict, total=False):
-    """A line of log.jsonl for a step; each intervention adds keys of its own."""
+    """A line of log.jsonl for a step; each intervention adds its own keys."""
 
     step: int
     """Steps taken."""
@@ -112,7 +112,7 @@ class StepEntry(TypedDict, total=False):
     lr: float
     """Learning rate of the step."""
     grad_norm: float | None
-    """Of the step, before clipping."""
+    """Norm of the gradient of the step, before clipping."""
     clipped: float
     """Share of clipped steps since the last line."""
     tokens_per_second: float
@@ -122,45 +122,45 @@ class StepEntry(TypedDict, total=False):
 
 
 class LogEntry(StepEntry, total=False):
-    """A line of log.jsonl: of a step, or of a checkpoint, which has its name."""
+    """A line of log.jsonl for a step, or for a checkpoint, with its name."""
 
     checkpoint: str
 
 
 class RunRecord(Record):
-    """run.json: everything that decides the weights of a run, and where it was started.
+    """run.json: everything that determines the weights of a run, and where it was started.
 
-    `settings` are those that identify the run: see `collapselab.training.settings.resolved`.
+    `settings` identify the run: see `collapselab.training.settings.resolved`.
     """
 
     hash: str
     """Identity of the run: 8 digits over settings and corpus hash."""
     settings: dict[str, JsonValue]
-    """Those that identify the run."""
+    """The settings that identify the run."""
     corpus: TrainedOn
     """Its path, hash, vocabulary and block length."""
     plan: PlannedRun
     """Batch, blocks, steps, warm-up, tokens, and the step of each checkpoint."""
     model: BuiltModel
-    """Number of parameters, and the library's configuration."""
+    """Number of parameters, and the configuration for transformers."""
     provenance: Provenance
     """When it started, versions, Python, commit, machine, device, precision, processes, threads."""
 
 
 class CheckpointRecord(Record):
-    """training.json: what is known of a checkpoint, and the sha256 of every other file of its folder.
+    """training.json: facts about a checkpoint, and the sha256 of every other file in its folder.
 
-    `run` is the hash of its run; a checkpoint of format 1 has none, and the hash of its weights alone.
+    A checkpoint of format 1 has no `run`, and only the hash of its weights.
     """
 
     run: str | None = None
     """The hash of its run."""
     checkpoint: str
-    """Its name: the epoch that was asked for."""
+    """Its name: the requested epoch."""
     step: int
     """Steps taken."""
     epoch: float
-    """Passes over the training split, as steps make it."""
+    """Passes over the training split, rounded to steps."""
     tokens: int
     """Labels trained on."""
     train_loss: FiniteOrNone
@@ -172,15 +172,15 @@ class CheckpointRecord(Record):
     val_loss: FiniteOrNone
     """Mean loss on the validation split."""
     val_accuracy: FiniteOrNone
-    """Share of right predictions there."""
+    """Share of correct predictions on the validation split."""
     perplexity: FiniteOrNone
     """Exp of `val_loss`."""
     seconds: float
-    """Time of training so far, over all sittings."""
+    """Time of training so far, including before interruptions."""
     clipped: FiniteOrNone = None
     """Share of clipped steps so far."""
     files: dict[str, str] = Field(default_factory=dict)
-    """SHA-256 of every other file of its folder."""
+    """SHA-256 of every other file in its folder."""
 
     @classmethod
     def upgraded(cls, document: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -192,13 +192,13 @@ class CheckpointRecord(Record):
 
 
 def identity(settings: Mapping[str, JsonValue], corpus_hash: str) -> str:
-    """Return eight hex digits that two runs share exactly if they should have the same weights."""
+    """Return eight hex digits that are equal for two runs that should have the same weights, and differ otherwise."""
     values = json.dumps([settings, corpus_hash], sort_keys=True)
     return hashlib.sha256(values.encode()).hexdigest()[:8]
 
 
 def log_entry(line: bytes) -> LogEntry | None:
-    """Return a line of a log, of which only the step is checked; None if the line is not an entry."""
+    """Parse a line of a log, checking only the step; None if the line is not an entry."""
     try:
         entry: LogEntry = json.loads(line)
     except (ValueError, RecursionError):
@@ -208,37 +208,35 @@ def log_entry(line: bytes) -> LogEntry | None:
 
 @final
 class RunFolder:
-    """The folder of one run; nothing is read or written before a method is called."""
+    """The folder of one run; nothing is read or written until a method is called."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.name = Path(os.path.abspath(path)).name  # its own where the folder is a link, not that of the other end
+        self.name = Path(os.path.abspath(path)).name  # a link has its own name, not that of its target
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out while the block runs; the system releases the lock when this process ends."""
+        """Exclude other processes while the block runs; the system releases the lock when this process ends."""
         if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path}: a file. Name a folder for the run.")
+            raise RunError(f"{self.path}: is a file. Choose a folder for the run.")
         if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / ".lock").exists():
-            raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
-        busy = f"{self.path}: another process is training this run. Wait for it, or stop it."
+            raise RunError(f"{self.path}: contains other files, which are not overwritten. Choose another folder.")
+        busy = f"{self.path}: another process is training this run. Wait for it or stop it."
         with locked(self.path / ".lock", busy=busy):
             yield
 
     def record(self) -> RunRecord | None:
-        """Read run.json; None if there is none yet."""
-        return RunRecord.find(
-            self.path / RECORD, remedy="Move the folder away, or delete it, and the run is made again."
-        )
+        """Read run.json; None if the run was not started."""
+        return RunRecord.find(self.path / RECORD, remedy="Move or delete the folder to make the run again.")
 
     def begin(self, record: RunRecord) -> None:
-        """Write run.json, or check that the one there is of the same run."""
+        """Write run.json, or check that the existing one belongs to the same run."""
         self.check(record)
         if not self.exists():
             record.write(self.path / RECORD)
 
     def check(self, record: RunRecord) -> None:
-        """Raise RunError if run.json is of another run."""
+        """Raise RunError if run.json belongs to another run."""
         old = self.record()
         if old is None:
             return
@@ -246,7 +244,9 @@ class RunFolder:
         changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
         if changed:
             listed = "; ".join(f"{name} was {before.get(name)!r}, now {now.get(name)!r}" for name in changed)
-            raise RunError(f"{self.path}: holds a run with other settings ({listed}). Name another folder for this.")
+            raise RunError(
+                f"{self.path}: holds a run with other settings ({listed}). Choose another folder for this run."
+            )
 
     def exists(self) -> bool:
         """Return whether the run was started."""
@@ -258,7 +258,7 @@ class RunFolder:
         return self.path / "measure"
 
     def checkpoints(self) -> "list[Checkpoint]":
-        """Return the checkpoints that are there, in the order of `checkpoint_names`."""
+        """Return the existing checkpoints in the order of `checkpoint_names`."""
         return [Checkpoint(self, name) for name in self.checkpoint_names()]
 
     def checkpoint_path(self, name: str) -> Path:
@@ -267,8 +267,8 @@ class RunFolder:
     def checkpoint(self, name: str, *, verify: bool = True) -> CheckpointRecord | None:
         """Read training.json of a checkpoint; None if there is no such checkpoint.
 
-        DamagedError if a file in its folder is not the one that was written, or is of another checkpoint;
-        `verify=False` checks training.json alone.
+        DamagedError if a file in its folder was changed or belongs to another checkpoint; `verify=False` only checks
+        training.json.
         """
         folder = self.checkpoint_path(name)
         try:
@@ -284,7 +284,7 @@ class RunFolder:
         return record
 
     def checkpoint_names(self) -> list[str]:
-        """Return the names of the checkpoints that are there, by number; names that are no numbers last."""
+        """Return the names of the existing checkpoints in numerical order, other names last."""
 
         def number(path: Path) -> tuple[float, str]:
             is_number = re.fullmatch(r"\d+(\.\d+)?", path.name)
@@ -294,7 +294,7 @@ class RunFolder:
         return [path.name for path in sorted(inside, key=number)]
 
     def write_checkpoint(self, model: "PreTrainedModel", tokenizer: Path, known: CheckpointRecord) -> None:
-        """Write weights, configuration and tokenizer as the library reads them, and training.json with their hashes."""
+        """Write weights, configuration and tokenizer for transformers, and training.json with their hashes."""
         path = self.checkpoint_path(known.checkpoint)
         shutil.rmtree(path, ignore_errors=True)  # a damaged one
         with folder_written_whole(path) as folder:
@@ -304,7 +304,7 @@ class RunFolder:
             known.model_copy(update={"files": files}).write(folder / TRAINING)
 
     def save_state(self, step: int, tensors: "dict[str, Tensor]", facts: StateFacts) -> None:
-        """Write what resuming after a step needs, and remove older states but one."""
+        """Write the state that resuming after this step needs, and remove all older states but one."""
         from collapselab.core.storage import save_tensors
 
         save_tensors(self._state(step), tensors, kind=STATE, facts={**facts, **self._state_identity(step)})
@@ -312,7 +312,7 @@ class RunFolder:
             self._state(old).unlink(missing_ok=True)
 
     def load_state(self, *, up_to: int) -> "tuple[int, Mapping[str, Tensor], StateFacts]":
-        """Read the last undamaged state that is not after step `up_to`; step 0 and nothing if there is none."""
+        """Read the last undamaged state up to step `up_to`; step 0 without tensors if there is none."""
         from collapselab.core.storage import load_tensors
 
         for step in self._states():
@@ -320,12 +320,12 @@ class RunFolder:
                 continue
             try:
                 tensors, facts = load_tensors(self._state(step), kind=STATE)
-                # states of version 0.1.0 do not say whose they are
+                # States of version 0.1.0 do not identify their run.
                 if any(facts.pop(name, value) != value for name, value in self._state_identity(step).items()):
-                    raise ValueError(f"{self._state(step)}: the state of another run or step.")
+                    raise ValueError(f"{self._state(step)}: belongs to another run or step.")
                 return step, tensors, cast(StateFacts, facts)
             except ValueError as error:
-                self.say(f"{error} Going back to the one before.")
+                self.say(f"{error} Using the previous state.")
         return 0, {}, {}
 
     def _state_identity(self, step: int) -> dict[str, object]:
@@ -339,7 +339,7 @@ class RunFolder:
         folder = self.path / "state"
         if folder.is_dir():
             sweep(folder)
-            if not any(folder.iterdir()):  # files of the user stay
+            if not any(folder.iterdir()):  # keep the user's files
                 folder.rmdir()
 
     def log(self, entry: Mapping[str, object]) -> None:
@@ -347,7 +347,7 @@ class RunFolder:
             file.write(json.dumps(entry) + "\n")
 
     def rewind_log(self, step: int, missing: set[str]) -> None:
-        """Remove what was logged after a step, and of checkpoints that are made again."""
+        """Remove log entries after a step, and those of checkpoints that will be made again."""
         path = self.path / "log.jsonl"
         if path.exists():
             entries = (entry for entry in self.read_log() if entry["step"] <= step)
@@ -356,7 +356,7 @@ class RunFolder:
                 temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
 
     def read_log(self) -> list[LogEntry]:
-        """Return the entries of the log, without the incomplete line of a process that was killed."""
+        """Return the entries of the log, without the incomplete last line of a process that was killed."""
         try:
             lines = (self.path / "log.jsonl").read_bytes().splitlines()
         except FileNotFoundError:
@@ -369,22 +369,22 @@ class RunFolder:
     def _verify(self, folder: Path, checkpoint: CheckpointRecord) -> None:
         run = self.record() if checkpoint.run is not None else None
         if run is not None and run.hash != checkpoint.run:
-            raise DamagedError(f"{folder}: is of the run {checkpoint.run}, not of this one, {run.hash}.")
+            raise DamagedError(f"{folder}: belongs to run {checkpoint.run}, not to this one, {run.hash}.")
         for name, expected in checkpoint.files.items():
             if not (folder / name).is_file():
                 raise DamagedError(f"{folder}: {name} is missing.")
             if sha256(folder / name) != expected:
-                raise DamagedError(f"{folder / name}: damaged or changed; its contents do not match their checksum.")
+                raise DamagedError(f"{folder / name}: damaged or changed; the contents do not match the checksum.")
         loadable = {file.relative_to(folder).as_posix() for file in _files(folder) if file.suffix in LOADED}
         added = loadable - checkpoint.files.keys() - {TRAINING}
         if checkpoint.format > 1 and added:
-            raise DamagedError(f"{folder}: {min(added)} was added after it was written.")
+            raise DamagedError(f"{folder}: {min(added)} was added after the checkpoint was written.")
 
     def _state(self, step: int) -> Path:
         return self.path / "state" / f"{step}.safetensors"
 
     def _states(self) -> list[int]:
-        """Return the steps with a state, the last first."""
+        """Return the steps with a state, latest first."""
         names = [path.stem for path in (self.path / "state").glob("*.safetensors")]
         return sorted((int(step) for step in names if step.isdecimal()), reverse=True)
 
@@ -392,7 +392,7 @@ class RunFolder:
 @final
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint of a run: where its files are, and where what is measured of it is kept."""
+    """One checkpoint of a run: the paths of its files and of its measurements."""
 
     run: RunFolder
     name: str
@@ -402,7 +402,7 @@ class Checkpoint:
         return self.run.checkpoint_path(self.name)
 
     def exists(self) -> bool:
-        """Whether it was made."""
+        """Return whether it was made."""
         return (self.path / TRAINING).exists()
 
     @property
@@ -415,8 +415,8 @@ class Checkpoint:
 
 
 def checkpoint_at(folder: str | Path) -> Checkpoint | None:
-    """Return the checkpoint that a folder is; None if it is not inside a run."""
-    for place in dict.fromkeys((Path(os.path.abspath(folder)), Path(folder).resolve())):  # a link, or what it links to
+    """Return the checkpoint in this folder; None if the folder is not inside a run."""
+    for place in dict.fromkeys((Path(os.path.abspath(folder)), Path(folder).resolve())):  # a link, then its target
         for above in place.parents:
             checkpoint = Checkpoint(RunFolder(above), place.name)
             if checkpoint.run.exists() and checkpoint.path == place:
@@ -425,22 +425,22 @@ def checkpoint_at(folder: str | Path) -> Checkpoint | None:
 
 
 def verify_checkpoint(checkpoint: Checkpoint) -> CheckpointRecord:
-    """Read training.json of a checkpoint; DamagedError if a file is not the one that was written."""
+    """Read training.json of a checkpoint; DamagedError if a file was changed."""
     record = checkpoint.run.checkpoint(checkpoint.name)
     if record is None:
-        raise DamagedError(f"{checkpoint.path}: there is no such checkpoint.")
+        raise DamagedError(f"{checkpoint.path}: no such checkpoint.")
     return record
 
 
 def verify_copy(folder: Path) -> None:
-    """Check a checkpoint that was copied out of its run; DamagedError if a file is not the one that was written."""
+    """Check a checkpoint that was copied out of its run; DamagedError if a file was changed."""
     try:
         document = json.loads((folder / TRAINING).read_bytes())
     except OSError:
         return
     except ValueError as error:
         raise DamagedError(f"{folder / TRAINING}: not a JSON document.") from error
-    if isinstance(document, dict) and "checkpoint" in document:  # else a file of another tool
+    if isinstance(document, dict) and "checkpoint" in document:  # otherwise a file of another tool
         RunFolder(folder)._verify(folder, CheckpointRecord.read(folder / TRAINING))
 
 
@@ -449,7 +449,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _save_quietly(model: "PreTrainedModel", folder: Path) -> None:
-    """Save a model without the library's progress bar for each file: training has one."""
+    """Save a model without the progress bar of transformers, since training has its own."""
     from transformers.utils import logging
 
     was_shown = logging.is_progress_bar_enabled()

@@ -1,13 +1,13 @@
-"""Tables as files: rows as CSV, tables of many rows as Parquet; what columns hold, and how files are read strictly.
+"""Tables as files: CSV for short tables, Parquet for long ones, with typed columns that are validated when read.
 
-A table that is wrong without notice makes a statement that is wrong without notice. So every column must be there
-under its name, every number is finite, and no two rows share a key. A value that is missing is an empty cell.
+An error in a table would lead to a wrong conclusion without notice. So every column must be present, every number
+finite and every key unique. A missing value is an empty cell.
 
-The columns of a table are the annotated fields of its row: a TypedDict, or a pydantic dataclass. A `NotRequired` field
-is a column that was added later, which tables of earlier versions lack.
+The columns of a table are the annotated fields of its row, a TypedDict or a pydantic dataclass. A `NotRequired` field
+is a column that was added later and that tables of earlier versions lack.
 
-The rows of a `ColumnTable` go through the program in chunks, each an Arrow table; a chunk that is on disk is a
-`StoredChunk`, read when its numbers are needed.
+The rows of a `ColumnTable` are processed in chunks, each an Arrow table. A chunk on disk is a `StoredChunk`, which is
+read when it is needed.
 """
 
 import csv
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-"""A count that the libraries which read these tables can hold."""
+"""A count that fits into 64 bits, as pandas and Arrow need it."""
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -51,12 +51,12 @@ Cell = str | int | float | None
 Cells = Mapping[str, Cell]
 RowT = TypeVar("RowT")
 Lines = list[tuple[int, list[str]]]
-"""The cells of every line, with its number in the file."""
+"""The number of each line in the file, and its cells."""
 Chunk = Any
 """An Arrow table, or a `StoredChunk`."""
 
 SHOWN_LENGTH = 60
-"""Characters of a cell that a message shows."""
+"""Maximum number of characters of a cell in a message."""
 
 
 def row_type(columns: Mapping[str, Any], *, total: bool = True) -> Any:
@@ -66,15 +66,15 @@ def row_type(columns: Mapping[str, Any], *, total: bool = True) -> Any:
 
 
 def base_type(hint: Any) -> type:
-    """Return what the cells of a column of this type hold: str, int or float."""
+    """Return the plain type of the cells of a column: str, int or float."""
     while get_origin(hint) is not None:
         hint = get_args(hint)[0]
-    return hint if isinstance(hint, type) else type(hint)  # of a Literal, one of its values is left
+    return hint if isinstance(hint, type) else type(hint)  # what is left of a Literal is one of its values
 
 
 @dataclass(frozen=True)
 class _AnyTable(Generic[RowT]):
-    """A table: the docstring of its `row` says what a row is, `key` names the columns that no two rows share."""
+    """A table; the docstring of `row` says what a row is, and the columns `key` identify a row."""
 
     name: str
     row: Callable[..., RowT]
@@ -87,7 +87,7 @@ class _AnyTable(Generic[RowT]):
 
     @property
     def about(self) -> str:
-        """What a row is, in a sentence."""
+        """The first sentence of the row's docstring."""
         return str(self.row.__doc__).partition("\n")[0]
 
     @cached_property
@@ -97,13 +97,13 @@ class _AnyTable(Generic[RowT]):
         return {name: get_args(hint)[0] if get_origin(hint) is NotRequired else hint for name, hint in hints.items()}
 
     def write(self, path: str | Path, rows: Iterable[RowT]) -> str:
-        """Write the table, whole or not at all; return the sha256 of the file."""
+        """Write the table atomically and return the sha256 of the file."""
         content = self.content(rows, path)
         write_bytes(path, content)
         return hashlib.sha256(content).hexdigest()
 
     def read(self, path: str | Path) -> list[RowT]:
-        """Read the rows of a file; RunError names the line and column of what is wrong."""
+        """Read the rows of a file; RunError names the line and column of the first error."""
         return self.parse(read_bytes(Path(path)), path)
 
     def content(self, rows: Iterable[RowT], where: str | Path) -> bytes:
@@ -115,7 +115,7 @@ class _AnyTable(Generic[RowT]):
         raise NotImplementedError
 
     def check_columns(self, where: str | Path, header: Sequence[str], *, further: bool = False) -> None:
-        """Raise RunError unless there are all columns of the first version, and no unknown one."""
+        """Raise RunError if a column of the first version is missing, or a column is unknown and not `further`."""
         later = getattr(self.row, "__optional_keys__", ())
         require_columns(where, header, [name for name in self.columns if name not in later])
         unknown = [column for column in header if column not in self.columns]
@@ -129,9 +129,9 @@ class _AnyTable(Generic[RowT]):
 class Table(_AnyTable[RowT]):
     """A table that is stored as CSV.
 
-    Rows that are dicts may have further columns where `further` says after which column they go; `further_type` gives
-    the type of each. `conflict` describes rows that must not be in one table. `upgraded` converts the cells of a row
-    that an earlier version wrote.
+    `further` allows columns that the row does not declare and names the column that they follow; `further_type` returns
+    the type of such a column. `conflict` describes rows that must not be in the same table. `upgraded` converts the
+    cells of a row written by an earlier version.
     """
 
     further: str | None = None
@@ -162,7 +162,6 @@ class Table(_AnyTable[RowT]):
             self.upgraded({name: text or None for name, text in zip(header, line, strict=True)}) for _, line in lines
         ]
         further: dict[str, Any] = {name: self.further_type(name) | None for name in header if name not in self.columns}
-        # A TypedDict of its own for these columns: which of them have to be there was checked.
         row: Any = row_type(self.columns | further, total=False) if further else self.row
         try:
             rows: list[RowT] = TypeAdapter(list[row]).validate_python(cells, strict=False)
@@ -178,7 +177,7 @@ class Table(_AnyTable[RowT]):
         return rows
 
     def check_row(self, row: RowT) -> None:
-        """Raise ValueError unless a row has every column, each with a value that it can hold."""
+        """Raise ValueError unless a row has every column, each with a valid value."""
         self._row_adapter.validate_python(row, strict=True)
 
     def cells(self, row: RowT) -> Cells:
@@ -195,7 +194,7 @@ class Table(_AnyTable[RowT]):
         return pd.DataFrame(lines, columns=self._ordered(lines)).astype(types)
 
     def _ordered(self, lines: Iterable[Cells]) -> list[str]:
-        """Return the columns in their order, with further ones after the column that `further` names."""
+        """Return the columns in order, with further ones after the column named by `further`."""
         columns = list(self.columns)
         further = dict.fromkeys(column for cells in lines for column in cells if column not in self.columns)
         at = columns.index(self.further) + 1 if self.further else len(columns)
@@ -212,13 +211,13 @@ class Table(_AnyTable[RowT]):
 @final
 @dataclass(frozen=True)
 class ColumnTable(_AnyTable[Chunk]):
-    """A table that is stored as Parquet; its rows come in chunks."""
+    """A table that is stored as Parquet and processed in chunks."""
 
     suffix: ClassVar[str] = ".parquet"
 
     @cached_property
     def schema(self) -> "pa.Schema":
-        """The names and types of the columns, as Arrow has them."""
+        """The columns as an Arrow schema."""
         import pyarrow as pa
 
         types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -228,7 +227,7 @@ class ColumnTable(_AnyTable[Chunk]):
         )
 
     def chunk(self, columns: Mapping[str, object]) -> Chunk:
-        """Return rows made of arrays, one for each column; what is missing is None, or nan in a column of numbers."""
+        """Return a chunk made of one array per column; a missing value is None, or nan in a column of floats."""
         import pyarrow as pa
 
         arrays = [pa.array(columns[f.name], f.type, from_pandas=pa.types.is_floating(f.type)) for f in self.schema]
@@ -266,7 +265,7 @@ class ColumnTable(_AnyTable[Chunk]):
         return [whole]
 
     def check_row(self, chunk: Chunk) -> None:
-        """Raise RunError unless a chunk has every column, each with values that it can hold."""
+        """Raise RunError unless a chunk has every column, each with valid values."""
         if not isinstance(chunk, StoredChunk):
             self.check(chunk, self.file)
 
@@ -289,7 +288,7 @@ class ColumnTable(_AnyTable[Chunk]):
                 or (pa.types.is_floating(field.type) and pc.all(pc.is_finite(values)).as_py() is False)
             ):
                 needed = f"finite values of type {field.type}{'' if field.nullable else ' in every row'}"
-                raise RunError(f"{where}: column {field.name} needs {needed}.")
+                raise RunError(f"{where}: column {field.name} must have {needed}.")
         groups = whole.group_by(list(self.key)).aggregate([([], "count_all")])
         if groups.num_rows < whole.num_rows:
             twice = groups.filter(pc.greater(groups["count_all"], 1)).slice(0, 1).to_pylist()[0]
@@ -306,47 +305,47 @@ class StoredChunk:
     sha256: str
 
     def read(self) -> Chunk:
-        """Read its rows; DamagedError if the file is gone or has other contents."""
-        remedy = "Measure again with --classes, or with the option that made it."
+        """Read the rows; DamagedError if the file is missing or has changed."""
+        remedy = "Measure again with --classes, or with the option that made this table."
         if not self.path.is_file():
-            raise DamagedError(f"{self.path}: gone, though the measurement beside it has that table. {remedy}")
+            raise DamagedError(f"{self.path}: missing, but the measurement beside it refers to it. {remedy}")
         content = read_bytes(self.path)
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise DamagedError(f"{self.path}: not the table that was written with the measurement beside it. {remedy}")
+            raise DamagedError(f"{self.path}: not the table written with the measurement beside it. {remedy}")
         return self.table.parse(content, self.path)[0]
 
 
 def table_bytes(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
-    """Return a table as the bytes of its file; None is empty, and a float has the digits that give it back exactly."""
+    """Return the bytes of a CSV file; None is an empty cell, and a float has all digits needed to restore it."""
     return "".join(",".join(map(_written, row)) + "\n" for row in (columns, *lines)).encode()
 
 
 def _written(value: object) -> str:
-    """Return a cell as text. The library's writer does not quote a carriage return, at which its reader breaks."""
+    """Return a cell as text. Python's CSV writer would not quote a carriage return, on which its reader fails."""
     text = "" if value is None else repr(float(value)) if isinstance(value, float) else str(value)
     return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
 
 
 def parse_table(content: bytes, where: str | Path) -> tuple[list[str], Lines]:
-    """Return the names of the columns, and the lines."""
+    """Return the names of the columns and the lines of a CSV file."""
     try:
         reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = next(reader, [])
         lines = [(reader.line_num, line) for line in reader if line]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RunError(f"{where}: not a table of comma-separated values ({error}).") from error
+        raise RunError(f"{where}: not a CSV file ({error}).") from error
     if not header:
-        raise RunError(f"{where}: empty; not even the names of the columns are there.")
+        raise RunError(f"{where}: empty; a CSV file with a header is needed.")
     if twice := [column for column in header if header.count(column) > 1]:
-        raise RunError(f"{where}: column {shown(twice[0])} is there twice.")
+        raise RunError(f"{where}: column {shown(twice[0])} occurs twice.")
     for number, line in lines:
         if len(line) != len(header):
-            raise RunError(f"{where}, line {number}: {len(line)} fields in a table of {len(header)} columns.")
+            raise RunError(f"{where}, line {number}: has {len(line)} cells, but the table has {len(header)} columns.")
     return header, lines
 
 
 def require_columns(where: str | Path, header: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise RunError with the name of the first of these columns that the table lacks."""
+    """Raise RunError that names the first of these columns that the header lacks."""
     for column in columns:
         if column not in header:
             hint = did_you_mean(column, (name for name in header if name not in columns))
@@ -354,6 +353,6 @@ def require_columns(where: str | Path, header: Sequence[str], columns: Sequence[
 
 
 def shown(text: object) -> str:
-    """Return a value as a message shows it, shortened if it is long."""
+    """Return a value for a message, shortened if it is long."""
     whole = repr(text)
     return whole if len(whole) <= SHOWN_LENGTH else f"{whole[:SHOWN_LENGTH]} … ({len(whole):,} characters)"

@@ -1,11 +1,10 @@
 """The tables of a folder, by name: `runs.csv`, `results.csv`, and further ones that measurements fill.
 
-A table is one entry of `TABLES` and the code that fills it: a `Table` of rows as CSV or, where rows are many, a
-`ColumnTable` as Parquet. From then on it is collected by suites, written, hashed,
-read, checked and documented like the others.
+To add a table, add an entry to `TABLES`, a CSV `Table` or a Parquet `ColumnTable`, and the code that fills it. Suites
+then collect, hash, read, validate and document it like the others.
 
-Beside them `tables.json` holds the sha256 of each and of the records that they were made from, so that a table which
-was edited, or is left from an interrupted write, is refused. Tables without it are the user's own work.
+`tables.json` holds the sha256 of every table and of the records it was made from, so that a table that was edited, or
+left by an interrupted write, is refused. Tables without `tables.json` are the user's own.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ BIN = r"([0-9]{1,18})-([0-9]{1,18})"
 Layer = Annotated[str, Field(pattern=r"^(last|[1-9][0-9]{0,8})$")]
 
 RowsByTable = dict[str, list[Any]]
-"""The rows of several tables, by the name of each; what a row is, its entry of `TABLES` says."""
+"""The rows of several tables by name; `TABLES` has the type of their rows."""
 
 
 def _with_value_or_reason(row: Any) -> Any:
@@ -43,7 +42,7 @@ def _with_value_or_reason(row: Any) -> Any:
 class Run(TypedDict):
     """One row for each run and checkpoint.
 
-    Further columns are settings, which are text when they are read, and outcomes.
+    Further columns are settings, which are read as text, and outcomes.
     """
 
     run: Name
@@ -59,41 +58,41 @@ class Run(TypedDict):
     epochs: Amount | None
     """Length of the whole training."""
     epoch: Amount | None
-    """Of this checkpoint; 0 is initialisation."""
+    """Epoch of this checkpoint; 0 is initialisation."""
     weight_decay: Amount | None
-    """Of the optimiser."""
+    """Weight decay of the optimiser."""
     lr: Amount | None
-    """Learning rate at its highest."""
+    """Peak learning rate."""
     seed: Count | None
-    """Of the initial weights, and of dropout."""
+    """Seed of the initial weights and of dropout."""
     parameters: Count | None
-    """Of the model."""
+    """Parameters of the model."""
     tokens: Count | None
     """Labels trained on."""
     train_loss: Number | None
-    """On a fixed sample of training blocks, at the checkpoint."""
+    """Loss on a fixed sample of training blocks, at the checkpoint."""
     train_loss_running: NotRequired[Number | None]
-    """Mean of the last 100 steps; the `train_loss` of tables without this column."""
+    """Mean loss of the last 100 steps; the `train_loss` of tables without this column."""
     val_loss: Number | None
-    """On the validation split."""
+    """Loss on the validation split."""
     val_accuracy: Number | None
-    """On the validation split."""
+    """Accuracy on the validation split."""
     perplexity: Number | None
     """exp of `val_loss`."""
     seconds: Amount | None
-    """Of training up to here."""
+    """Seconds of training up to this checkpoint."""
     clipped: NotRequired[Amount | None]
-    """Share of the steps up to here whose gradient was clipped."""
+    """Share of the steps up to this checkpoint whose gradient was clipped."""
     why: Name | None
-    """What failed, if something did."""
+    """Why the run failed, if it did."""
 
 
 @final
 @row_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Row:
-    """One row for each measured number, or for the reason why there is none.
+    """One row for each measured value, or for the reason why there is none, never both.
 
-    There is never both. An unknown count is None.
+    An unknown count is None.
 
     >>> from collapselab import Row
     >>> row = Row(run="a", checkpoint="1", metric="cdnv", value=0.25)
@@ -106,32 +105,31 @@ class Row:
     checkpoint: Name
     """Its name."""
     split: Literal["train", "validation"] = "train"
-    """Where the class means come from: `train` or `validation`; NC4, whose means are of the training split, is
-    under `train`."""
+    """Split of the class means: `train` or `validation`. NC4 uses training means and is under `train`."""
     layer: Layer = "last"
-    """`last` for the features that enter the output layer, else the number of the block."""
+    """`last` for the features that enter the output layer, otherwise the number of the block."""
     bin: Annotated[str, Field(pattern=rf"^(all|{BIN})$")] = "all"
-    """`all`, or `LOW-HIGH`, a range of class counts."""
+    """`all`, or `LOW-HIGH` for a bin of class counts."""
     metric: Name
     """Id in the [catalogue](metrics.md#the-catalogue)."""
     value: Number | None = None
     """Empty exactly where `why` is not."""
     null: Number | None = None
-    """The same with shuffled labels."""
+    """The value with shuffled labels."""
     low: Number | None = None
     """Lower end of the 95 % interval, with `--bootstrap`."""
     high: Number | None = None
-    """Upper end."""
+    """Upper end of the interval."""
     classes: Count | None = None
     """Classes that were kept."""
     tokens: Count | None = None
-    """Samples behind the value; of NC4, decisions."""
+    """Samples behind the value; decisions for NC4."""
     min_count: Count | None = None
     """Samples that a class needed to be kept."""
     left_out: Count | None = None
-    """Pairs, classes or tokens that could not take part."""
+    """Pairs, classes or tokens that had to be left out."""
     version: Count = 1
-    """Of the metric; it rises when the number would change."""
+    """Version of the metric's definition; it rises when values change."""
     why: Name | None = None
     """Why there is no value."""
 
@@ -139,12 +137,12 @@ class Row:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What the row is about; no two rows of a table share it."""
+        """The columns that identify the row in its table."""
         return tuple(getattr(self, column) for column in RESULTS.key)
 
 
 def bin_start(bin: str) -> int:
-    """The least count of the classes in a bin; -1 of the bin that has all, so that it is the first."""
+    """Return the smallest count of the classes in a bin; -1 for `all`, so that it is sorted first."""
     ends = re.fullmatch(BIN, bin)
     return -1 if ends is None else int(ends[1])
 
@@ -152,7 +150,7 @@ def bin_start(bin: str) -> int:
 @final
 @row_dataclass(frozen=True, config=STRICT)
 class PushRow:
-    """With `--push`, one row for each head and α: the validation tokens, their features moved toward class means."""
+    """With `--push`, one row for each head and α, with features moved toward class means."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -161,25 +159,25 @@ class PushRow:
     head: Name
     """`own` for the model's output layer, `centres` for softmax of −τ‖h − μ_c‖²/2 + log π_c."""
     alpha: Number
-    """How far features are moved: 0 not at all, 1 onto the expected mean."""
+    """Step toward the expected class mean: 0 is no change, 1 is the mean itself."""
     tau: Amount | None
-    """Of `centres`, fitted to training tokens."""
+    """Scale τ of `centres`, fitted to training tokens."""
     tokens: Count
-    """Validation tokens; for `centres` those whose class has a mean."""
+    """Validation tokens; for `centres`, those whose class has a mean."""
     loss: Number | None
     """Mean cross-entropy in nats."""
     ece: Amount | None
     """Expected calibration error, in 15 bins of equal width."""
     accuracy: Amount | None
-    """Share of tokens whose class is chosen."""
+    """Share of tokens for which the head chooses the right class."""
     agreement: Amount | None
-    """Share of choices: of `own` with the nearest mean, of `centres` with the output layer."""
+    """Share of tokens on which `own` agrees with the nearest mean, or `centres` with the output layer."""
 
 
 @final
 @row_dataclass(frozen=True, config=STRICT)
 class DeciderRow:
-    """With `--deciders`, one row for each two deciders: on how many validation tokens they choose alike."""
+    """With `--deciders`, one row for each pair of deciders: on how many validation tokens they agree."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -188,13 +186,13 @@ class DeciderRow:
     first: Name
     """`token` (the next token), `head` (the output layer), `nearest L` or `lens L` of layer L."""
     second: Name
-    """The other, of the same names."""
+    """The other decider of the pair."""
     tokens: Count
     """Validation tokens that are samples at every layer and have a centre."""
     agreed: Count
-    """Those on which both choose the same class."""
+    """Tokens on which both choose the same class."""
     agreement: Amount
-    """Their share."""
+    """Share of these tokens."""
 
 
 @with_config(STRICT)
@@ -206,19 +204,19 @@ class ClassRow(TypedDict):
     checkpoint: Name
     """Its name."""
     split: Name
-    """Where count, mean and variance come from: `train` or `validation`."""
+    """Split of count, mean and variance: `train` or `validation`."""
     layer: Name
     """`last`, or the number of the block."""
     token: Count
     """Id of the class: the next token."""
     text: Name | None
-    """Its text; missing where it has none."""
+    """Text of the token; missing if it has none."""
     kind: Name
     """[kind](tokens.md#kinds-of-tokens) of the token."""
     count: Count
     """Samples of the class in the split."""
     norm: Amount | None
-    """‖m_c‖, from the centre of all class means to its own."""
+    """‖m_c‖, distance from the centre of all class means."""
     variance: Amount | None
     """Σ_c², mean squared distance from the class mean."""
     cdnv: Amount | None
@@ -228,25 +226,25 @@ class ClassRow(TypedDict):
     nearest: Count | None
     """Id of the class with the nearest mean."""
     distance: Amount | None
-    """To that mean."""
+    """Distance to the nearest mean."""
     duality_cos: Number | None
-    """Cos(w_c, m_c), of output row and centred mean."""
+    """cos(w_c, m_c) of output-layer row and centred mean."""
     head_norm: Amount | None
-    """‖w_c‖, of the output row."""
+    """‖w_c‖, norm of the output-layer row."""
     samples: Count
-    """Validation tokens of the class, which the next three are about."""
+    """Validation tokens of the class, for the next three columns."""
     agreement: Amount | None
-    """Share where output layer and nearest centre choose alike (NC4)."""
+    """Share of these on which output layer and nearest centre agree (NC4)."""
     accuracy: Amount | None
-    """Share where the output layer is right (NC4)."""
+    """Share of these on which the output layer is right (NC4)."""
     loss: Amount | None
-    """Mean cross-entropy in nats; with the last layer only."""
+    """Mean cross-entropy in nats; last layer only."""
 
 
 @final
 @row_dataclass(frozen=True, config=STRICT)
 class ContextRow:
-    """With `--contexts`, one row for each metric of contexts, their length and layer."""
+    """With `--contexts`, one row for each metric, context length and layer."""
 
     run: Name
     """Name of the run, or of the model."""
@@ -261,17 +259,17 @@ class ContextRow:
     value: Number | None
     """Empty exactly where `why` is not."""
     null: Number | None
-    """The same with [exchanged contexts](contexts.md#nulls)."""
+    """The value with [exchanged contexts](contexts.md#nulls)."""
     contexts: Count
     """Contexts behind the value."""
     tokens: Count
     """Tokens behind the value."""
     coverage: Amount | None
-    """Good-Turing estimate of the probability that a further successor was seen."""
+    """Good-Turing estimate of the probability that the next successor was seen before."""
     left_out: Count
-    """Contexts that took no part."""
+    """Contexts that were left out."""
     version: Count
-    """Of the metric; it rises when the number would change."""
+    """Version of the metric's definition; it rises when values change."""
     why: Name | None
     """Why there is no value."""
 
@@ -297,17 +295,17 @@ class TokenContextRow(TypedDict):
     count: Count
     """Its samples in kept contexts."""
     contexts: Count
-    """Kept contexts that it follows."""
+    """Number of kept contexts before the token."""
     variance: Amount | None
-    """Of these samples, about their mean: the sum of the next two."""
+    """Variance of these samples: the sum of the next two columns."""
     within_context: Amount | None
-    """What is left within single contexts."""
+    """Part within single contexts."""
     between_contexts: Amount | None
-    """What ambiguity requires: between its contexts."""
+    """Part between contexts, which ambiguity requires."""
 
 
 RENAMED = {"flatness": "curvature", "flatness_relative": "curvature_relative"}
-"""Metrics that tables of earlier versions hold under another name, with the same values."""
+"""Metrics that had another name, but the same values, in earlier versions."""
 
 
 def _renamed_metric(cells: dict[str, Any]) -> dict[str, Any]:
@@ -315,7 +313,7 @@ def _renamed_metric(cells: dict[str, Any]) -> dict[str, Any]:
 
 
 def newest_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """The rows that follow the newest definition of their metric among these, and a note on what is left out."""
+    """Return the rows with the newest definition of their metric among these, and notes on those left out."""
     newest: dict[str, int] = {}
     for row in rows:
         newest[row.metric] = max(row.version, newest.get(row.metric, 0))
@@ -328,18 +326,18 @@ def newest_versions(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 
 
 FURTHER_COUNTS = ("step", "vocabulary")
-"""Further columns of runs.csv that are counts, where models were collected."""
+"""Further columns of runs.csv that are counts; `collect` writes them."""
 
 
 def further_type(name: str) -> Any:
-    """Return the type of a further column of runs.csv: an outcome is a number, a setting is text."""
+    """Return the type of a further column of runs.csv: outcomes are numbers, settings are text."""
     if name in FURTHER_COUNTS:
         return Count
     return Name if direction(name) is None else Number
 
 
 def _upgraded_run(cells: dict[str, Any]) -> dict[str, Any]:
-    """Version 0.1.0 wrote the mean loss of the last 100 steps as `train_loss`, and nothing evaluated."""
+    """Move the mean loss of the last 100 steps, which version 0.1.0 wrote as `train_loss`, to its own column."""
     if "train_loss_running" in cells:
         return cells
     return cells | {"train_loss": None, "train_loss_running": cells["train_loss"]}
@@ -363,28 +361,28 @@ TOKEN_CONTEXTS = ColumnTable(
     "token_contexts", TokenContextRow, key=("run", "checkpoint", "split", "layer", "n", "token")
 )
 REQUIRED = (RUNS.file, RESULTS.file)
-"""The files that every folder of tables has."""
+"""Files that every folder of tables has."""
 TABLES: dict[str, Table[Any] | ColumnTable] = {
     table.name: table for table in (RUNS, RESULTS, PUSH, DECIDERS, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
 }
-"""Every table, by its name, in the order in which they are read."""
+"""All tables by name, in the order in which they are read."""
 
 
 class TablesRecord(Record):
-    """tables.json: what the tables of a folder are, and what they were made from."""
+    """tables.json: checksums of the tables of a folder and of their sources."""
 
     format: Literal[1, 2] = 1
     """Version of this layout."""
     tables: dict[str, str]
     """The sha256 of each table, by the name of its file."""
     made_from: list[dict[str, str]] = Field(default_factory=list)
-    """The files behind them: `file` and `sha256` of each."""
+    """`file` and `sha256` of each source file."""
 
 
 @final
 @dataclass(frozen=True)
 class StoredTables:
-    """The tables of a folder as they were read: the rows of each by its name, and the bytes of each file by its."""
+    """The tables of a folder: rows by the name of the table, and bytes by the name of the file."""
 
     tables: RowsByTable
     contents: dict[str, bytes]
@@ -408,13 +406,13 @@ class StoredTables:
 
 
 def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable[tuple[str, str]]) -> None:
-    """Write the tables, by name, and `tables.json`; `made_from` are the files behind them, each with its sha256.
+    """Write tables by name, and `tables.json`; `made_from` lists the source files with their sha256.
 
-    `tables.json` is written first. From then until all tables are there it fits neither the old ones nor a mix of old
-    and new, so what an interrupted call leaves behind is refused. Were it written last, a first call that is
-    interrupted would leave a mix without it, which passes for the user's own work.
+    `tables.json` is written first. Until all tables are written it matches neither the old tables nor a mix, so that
+    what an interrupted call leaves is refused. If it were written last, an interrupted first call would leave tables
+    without it, which count as the user's own.
 
-    A table that is not required and has no rows has no file; one that an earlier call left is removed.
+    An optional table without rows has no file; a file left by an earlier call is removed.
     """
     folder = Path(folder)
     contents = {}
@@ -438,9 +436,9 @@ def write_tables(folder: str | Path, tables: RowsByTable, *, made_from: Iterable
 
 
 def read_tables(folder: str | Path, *, verify_sources: bool = False) -> StoredTables:
-    """The tables of a folder, each checked against `tables.json` where that is there.
+    """Read the tables of a folder and check them against `tables.json` if that exists.
 
-    DamagedError names a table that was changed, or with `verify_sources` a file that the tables were made from.
+    DamagedError names a table that was changed or, with `verify_sources`, a source file that was changed.
     """
     folder = Path(folder)
     recorded = _recorded(folder)
@@ -454,16 +452,16 @@ def read_tables(folder: str | Path, *, verify_sources: bool = False) -> StoredTa
     tables = StoredTables(rows, {TABLES[name].file: content for name, content in contents.items()})
     for name, digest in tables.hashes.items():
         if recorded is not None and hashes.get(name) != digest:
-            what = f"not the table that {HASHES} was written for; it was edited, or writing it was interrupted"
+            what = f"does not match {HASHES}; it was edited, or writing was interrupted"
             raise DamagedError(f"{folder / name}: {what}. {_WHAT_TO_DO}")
     for source in recorded.made_from if recorded is not None and verify_sources else ():
         file = folder / source["file"]
         if file.is_file() and sha256(file) != source["sha256"]:
-            raise DamagedError(f"{file}: not the file that the tables were made from. Collect or import again.")
+            raise DamagedError(f"{file}: changed since the tables were made from it. Collect or import again.")
     return tables
 
 
-_WHAT_TO_DO = f"Collect or import again; or delete {HASHES} if the tables are your own work now."
+_WHAT_TO_DO = f"Collect or import again, or delete {HASHES} to keep the tables as your own."
 
 
 def _recorded(folder: Path) -> TablesRecord | None:
