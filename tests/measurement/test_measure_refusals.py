@@ -175,7 +175,7 @@ WORDS: dict[str, tuple[list[str], str]] = {
     "batch 0": (["--batch", "0"], "batch: "),
     "bins": (["--bins", "1000000000"], "bins must be"),
     "bootstrap": (["--bootstrap", "1000000000"], "bootstrap must be"),
-    "out x.txt": (["--out", "x.txt"], "x.txt: .*'.txt'"),
+    "out x.txt": (["--out", "x.txt"], "'.txt'"),
 }
 
 

@@ -233,10 +233,10 @@ def test_both_tables_together_have_centred_and_uncentred_distances(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "02x0768_10L08@5"}, "2.csv: no model 02x0768_10L07 at epoch 6, which .*1.csv has"),
-        ({"val_loss": "2.001"}, "2.csv: val_loss of 02x0768_10L07 at epoch 6 is 2.001, but 2.0 in"),
-        ({"n_params": "1001"}, "parameters of 02x0768_10L07 at epoch 6 is 1001, but 1000 in"),
-        ({"val_loss": ""}, "val_loss of 02x0768_10L07 at epoch 6 is None, but 2.0 in"),
+        ({"model": "02x0768_10L08@5"}, "2.csv: .*02x0768_10L07 at epoch 6.*1.csv"),
+        ({"val_loss": "2.001"}, "2.csv: val_loss of 02x0768_10L07 at epoch 6 .*2.001.* 2.0 "),
+        ({"n_params": "1001"}, "parameters of 02x0768_10L07 at epoch 6 .*1001.* 1000 "),
+        ({"val_loss": ""}, "val_loss of 02x0768_10L07 at epoch 6 .*None.* 2.0 "),
     ],
 )
 def test_tables_of_different_models_are_not_mixed(tmp_path: Path, change: dict[str, str], message: str) -> None:
