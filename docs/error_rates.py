@@ -2,8 +2,9 @@
 
 An entry is one verdict that the analysis can give: `claims` makes a table, with the effect or without it, and says
 whether the verdict was given. `INTERVALS` are the same for intervals, whose `covers` says whether the truth was inside.
-The entries are in simulations/, a file for each statement. error_rates.json keeps the counts, from which `make docs`
-makes the tables of statistics.md.
+The entries are in simulations/, a file for each statement. error_rates.json keeps the counts, with the number of tables
+that each entry should have (`full_size`; a quarter of it with an effect), and `make docs` makes the tables of
+statistics.md from it.
 
     python docs/error_rates.py [NAME…]         counts these entries, or all, up to their full size, from where they are
     python docs/error_rates.py --tables 100    up to 100 tables each
@@ -16,7 +17,7 @@ import argparse
 import json
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from simulations.entry import Claim, Interval
 RESULTS = Path(__file__).with_name("error_rates.json")
 LEVEL = 0.05
 COVERAGE = 0.95
+FULL = "full_size"
 Counts = dict[str, dict[str, tuple[int, int]]]
 """By entry, and in it by `null`, `planted` or `covered`: how often, and in how many tables."""
 
@@ -89,7 +91,14 @@ def is_too_seldom(covered: int, tables: int) -> bool:
 
 def stored() -> Counts:
     """What was counted last, by entry."""
-    return json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    return {name: {kind: count for kind, count in counts.items() if kind != FULL} for name, counts in kept.items()}
+
+
+def store(counts: Counts, entries: Mapping[str, Claim | Interval]) -> None:
+    """Keep these counts, in the order of the entries."""
+    ordered = {name: {**counts[name], FULL: entry.tables} for name, entry in entries.items() if name in counts}
+    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 def verdict_table() -> str:
@@ -102,7 +111,7 @@ def verdict_table() -> str:
     for name, entry in VERDICTS.items():
         wrong, right = (counts.get(name, {}).get(kind) for kind in ("null", "planted"))
         power = _rate(right).partition(" ")[0] if entry.planted else "–"
-        rows.append(f"|{entry.says}|{entry.null}|{_rate(wrong)}|{power}|")
+        rows.append(f"|{entry.says}|{entry.null}|{_rate(wrong)}{_mark(name, entry)}|{power}|")
     return "\n".join(rows)
 
 
@@ -111,8 +120,13 @@ def interval_table() -> str:
     rows = ["|95 % interval|tables|covers, %|", "|---|---|---|"]
     counts = stored()
     for name, entry in INTERVALS.items():
-        rows.append(f"|{entry.of}|{entry.tables_are}|{_rate(counts.get(name, {}).get('covered'))}|")
+        rows.append(f"|{entry.of}|{entry.tables_are}|{_rate(counts.get(name, {}).get('covered'))}{_mark(name, entry)}|")
     return "\n".join(rows)
+
+
+def _mark(name: str, entry: Claim | Interval) -> str:
+    """A star where fewer tables were counted than there should be."""
+    return "" if is_complete(stored().get(name, {}), entry) else r" \*"
 
 
 def _rate(counts: tuple[int, int] | None) -> str:
@@ -144,9 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         counts = {} if given.again else stored().get(name, {})
         while not is_complete(counts, entry, given.tables):
             counts = more(name, entry, counts, given.tables)
-            latest = stored() | {name: counts}
-            ordered = {known: latest[known] for known in entries if known in latest}
-            RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+            store(stored() | {name: counts}, entries)
         print(name, {kind: f"{count} of {tables}" for kind, (count, tables) in counts.items()}, flush=True)
     return 0
 

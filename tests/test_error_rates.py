@@ -18,7 +18,7 @@ from collapselab.analysis.words import REVERSAL
 
 ENTRIES: dict[str, Claim | Interval] = {**VERDICTS, **INTERVALS}
 COUNTED = error_rates.stored()
-"""What was counted at full size; the document says of all others that they were not."""
+"""What was counted; a star in the document marks what is below its full size."""
 SMALL = 6
 NO_VERDICTS = {
     "relate": {"goes", "why_code"},
@@ -76,8 +76,9 @@ def test_every_verdict_that_the_analysis_can_give_has_a_simulation() -> None:
     assert claims() == counted
 
 
-def test_every_verdict_was_counted() -> None:
-    assert set(COUNTED) == set(ENTRIES)
+def test_every_verdict_was_counted_and_the_file_says_how_many_tables_it_should_have() -> None:
+    kept = json.loads(error_rates.RESULTS.read_text())
+    assert {name: counts["full_size"] for name, counts in kept.items()} == {n: e.tables for n, e in ENTRIES.items()}
 
 
 @pytest.mark.slow
@@ -134,8 +135,9 @@ def test_a_count_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Mo
     assert first["coin"]["null"][1] == 8
     error_rates.main([])
     whole = json.loads((tmp_path / "rates.json").read_text())
-    assert whole["coin"] == {"null": list(error_rates.run("coin", entry)["null"]), "planted": [10, 10]}
-    assert whole["always"] == {"covered": [8, 8]}
+    null = list(error_rates.run("coin", entry)["null"])
+    assert whole["coin"] == {"null": null, "planted": [10, 10], "full_size": 40}
+    assert whole["always"] == {"covered": [8, 8], "full_size": 8}
     error_rates.main([])
     assert json.loads((tmp_path / "rates.json").read_text()) == whole
     error_rates.main(["--again", "--tables", "8", "coin"])
