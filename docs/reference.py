@@ -14,8 +14,8 @@ PUBLIC = {
     ],
     "Text": ["open_source", "Recipe", "build_corpus", "Corpus"],
     "One model": [
-        "Settings", "train", "sample", "CollapseCallback", "CollapseMonitor", "CollapseMetric", "INTERVENTIONS",
-        "HEADS", "OPTIMIZERS",
+        "Settings", "train", "sample", "CollapseMonitor", "CollapseCallback", "CollapseLightningCallback",
+        "CollapseMetric", "INTERVENTIONS", "HEADS", "OPTIMIZERS",
     ],
     "What a model is like": [
         "measure", "Options", "Running", "load_results", "Result", "Results", "Row", "token_table",

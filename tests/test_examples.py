@@ -16,7 +16,7 @@ from collapselab.cli import app
 WITHOUT = {
     "CollapseCallback": "needs a Trainer: tests/training/test_callback.py",
     "CollapseMetric": "needs the extra torchmetrics: tests/training/test_metric.py",
-    "CollapseMonitor": "needs the extra lightning: tests/training/test_callback.py",
+    "CollapseLightningCallback": "needs the extra lightning: tests/training/test_callback.py",
     "Running": "options that decide no number; measure takes them by keyword",
     "import_published": "needs the published table",
     "run_demo": "takes minutes",

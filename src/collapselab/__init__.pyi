@@ -40,8 +40,9 @@ from collapselab.training.callback import CollapseCallback as CollapseCallback
 from collapselab.training.generate import sample as sample
 from collapselab.training.heads import HEADS as HEADS
 from collapselab.training.interventions import INTERVENTIONS as INTERVENTIONS
-from collapselab.training.lightning import CollapseMonitor as CollapseMonitor
+from collapselab.training.lightning import CollapseLightningCallback as CollapseLightningCallback
 from collapselab.training.metric import CollapseMetric as CollapseMetric
+from collapselab.training.monitor import CollapseMonitor as CollapseMonitor
 from collapselab.training.optimizers import OPTIMIZERS as OPTIMIZERS
 from collapselab.training.settings import Settings as Settings
 from collapselab.training.train import train as train

@@ -130,7 +130,7 @@ def test_a_plan_counts_pairs_and_says_what_they_can_show(tmp_path: Path, tiny: d
     assert planned.compared is not None
     assert (planned.compared.pairs, planned.compared.cells, planned.compared.control) == (8, 2, "none")
     assert planned.compared.smallest_p == 2 / 2**8
-    assert planned.compared.survives_holm
+    assert planned.compared.fewest_pairs == 8
     assert planned.warnings == ["primary says 9 seeds, but each arm has 8."]
 
 

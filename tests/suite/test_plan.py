@@ -104,8 +104,9 @@ def test_the_size_of_a_corpus_is_guessed_before_it_is_built(tmp_path: Path) -> N
 def test_time_is_found_from_the_largest_model_that_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that takes 1 ns an operation, that is what comes out."""
     found = planned("base: {depth: 1}\ngrid: {width: [8, 16, 64, 4096]}").entries
-    ticks = itertools.count()
-    monkeypatch.setattr(planning.time, "perf_counter", lambda: 1e-9 * planning.timed_flops(found[2]) * next(ticks))
+    ticks, chosen = itertools.count(), found[2]
+    timed = chosen.step_flops(min(chosen.planned.batch, planning.STEP_TOKENS // chosen.planned.block))
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: 1e-9 * timed * next(ticks))
     measured = pace(found, device="cpu")
     assert measured == pytest.approx(1e9), "the largest would take too long"
     options, one = Options(tokens=1000), found[0]

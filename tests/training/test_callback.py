@@ -1,5 +1,6 @@
 """The callback in a Trainer that is not ours, with a model that was not built here."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from collapselab.errors import ConfigError, CorpusError
 from collapselab.measurement.measure import measure
 from collapselab.records.profile import HEADLINE_METRICS
 from collapselab.training.callback import CollapseCallback
+from collapselab.training.monitor import SPECTRA
 
 
 def model(kind: str = "gpt2", vocabulary: int = 300) -> Any:
@@ -48,11 +50,8 @@ def corpus(corpus_folder: Path) -> Corpus:
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_it_logs_what_measure_finds_at_every_interval(kind: str, corpus: Corpus, tmp_path: Path) -> None:
-    watched, callback = (
-        trainer(tmp_path, corpus, kind),
-        CollapseCallback(corpus, every=2, tokens=600, null=True, metrics="all"),
-    )
-    watched.add_callback(callback)
+    watched = trainer(tmp_path, corpus, kind)
+    watched.add_callback(CollapseCallback(corpus, every=2, tokens=600, null=True, metrics="all", max_share=math.inf))
     initial = measure(watched.model, corpus, tokens=600, quiet=True)
     watched.train()
     final = measure(watched.model, corpus, tokens=600, quiet=True)
@@ -79,7 +78,7 @@ def test_the_training_is_bit_identical_with_it(corpus: Corpus, tmp_path: Path) -
         assert one.model is not None
         return [p.detach().clone() for p in one.model.parameters()], losses, torch.rand(3)
 
-    plain, watched = trained(None), trained(CollapseCallback(corpus, every=1, tokens=300, layers="all"))
+    plain, watched = trained(None), trained(CollapseCallback(corpus, every=1, tokens=300, max_share=math.inf))
     assert all(torch.equal(a, b) for a, b in zip(plain[0], watched[0], strict=True))
     assert plain[1] == watched[1]
     assert torch.equal(plain[2], watched[2])
@@ -94,7 +93,7 @@ def test_mode_and_gradients_are_left_as_they_were(corpus: Corpus, tmp_path: Path
 
     watched, look = trainer(tmp_path, corpus), Look()
     look.seen = []
-    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all"))
+    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all", max_share=math.inf))
     watched.add_callback(look)
     watched.train()
     assert look.seen == [True] * 6
@@ -110,13 +109,13 @@ def test_it_appears_in_tensorboard(corpus: Corpus, tmp_path: Path, monkeypatch: 
         report_to="tensorboard", disable_tqdm=True,
     )  # fmt: skip
     watched = Trainer(model=model(), args=args, train_dataset=blocks)
-    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all"))
+    watched.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all", max_share=math.inf))
     watched.train()
     found = EventAccumulator(str(tmp_path / "board")).Reload()
     assert [event.step for event in found.Scalars("train/collapse/duality_cos_mean")] == [0, 1, 2]
 
 
-def test_texts_are_enough_and_seven_curves_are_logged(corpus: Corpus, tmp_path: Path) -> None:
+def test_texts_are_enough_for_the_headlines_and_the_spectrum_of_every_layer(corpus: Corpus, tmp_path: Path) -> None:
     texts = [f"Story {number}: Tom saw a big dog and ran home to his mother." for number in range(60)]
     watched = trainer(tmp_path, corpus, "gpt2")
     callback = CollapseCallback(data=texts, tokenizer=corpus.tokenizer(), every=100, tokens=300)
@@ -124,9 +123,12 @@ def test_texts_are_enough_and_seven_curves_are_logged(corpus: Corpus, tmp_path: 
     watched.train()
     logs = [entry for entry in watched.state.log_history if "collapse/agreement" in entry]
     assert len(logs) == len(callback.results) == 2
-    curves = {name for name in logs[0] if name.startswith("collapse/") and not name.startswith("collapse/val_")}
-    assert curves - {"collapse/seconds"} <= {f"collapse/{metric}" for metric in HEADLINE_METRICS}
-    assert len(curves) > 5
+    curves = {name.removeprefix("collapse/") for name in logs[1] if name.startswith("collapse/")}
+    spectra = {f"{layer}{metric}" for layer in ("", "layer1/", "layer2/") for metric in SPECTRA}
+    others = {"val_loss", "val_accuracy", "seconds", "share"}
+    assert spectra | others <= curves <= spectra | others | set(HEADLINE_METRICS)
+    assert len(curves & set(HEADLINE_METRICS)) > 5
+    assert len(spectra) == 18
 
 
 def test_what_cannot_be_watched_is_refused(corpus: Corpus, tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_what_cannot_be_watched_is_refused(corpus: Corpus, tmp_path: Path) -> No
         CollapseCallback(tmp_path / "nothing", every=1)
     small = trainer(tmp_path, corpus)
     small.model = model(vocabulary=200)
-    small.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all"))
+    small.add_callback(CollapseCallback(corpus, every=1, tokens=300, metrics="all", max_share=math.inf))
     with pytest.raises(CorpusError, match="knows only 200 tokens"):
         small.train()
 
@@ -164,7 +166,7 @@ def test_weights_that_are_spread_over_processes_are_refused_by_name(kind: str, c
 @pytest.mark.filterwarnings("ignore")  # of another library, about this machine
 def test_a_trainer_of_lightning_logs_the_same(corpus: Corpus, tmp_path: Path) -> None:
     lightning = pytest.importorskip("pytorch_lightning", reason="returns where lightning is installed")
-    from collapselab.training.lightning import CollapseMonitor
+    from collapselab.training.lightning import CollapseLightningCallback
 
     class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
@@ -192,7 +194,8 @@ def test_a_trainer_of_lightning_logs_the_same(corpus: Corpus, tmp_path: Path) ->
 
     blocks = torch.stack([corpus.train[i] for i in range(24)])
     data = torch.utils.data.DataLoader(blocks, batch_size=4)  # type: ignore[arg-type]
-    monitor = CollapseMonitor(corpus, every=3, tokens=300, metrics="all", model=lambda module: module.model)
+    find: dict[str, Any] = {"model": lambda module: module.model, "max_share": math.inf}
+    monitor = CollapseLightningCallback(corpus, every=3, tokens=300, metrics="all", **find)
     module = Module()
     initial = measure(module.model, corpus, tokens=300, null=False, quiet=True)
     fitted = lightning.Trainer(

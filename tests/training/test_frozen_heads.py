@@ -201,12 +201,12 @@ def test_a_frozen_head_is_refused_where_embeddings_are_tied(
 
 
 def test_too_many_tokens_for_a_simplex_frame_are_named(corpus_folder: Path, tmp_path: Path) -> None:
-    message = "head: frozen-etf of 300 tokens has no place in 16 dimensions, which hold .* at most 17"
+    message = "head: a simplex frame in 16 dimensions holds at most 17 tokens, got 300"
     refused(corpus_folder, tmp_path / "run", message, head="frozen-etf", tied=False)
 
 
 def test_a_donor_of_another_shape_is_refused(donor: Path, corpus_folder: Path, tmp_path: Path) -> None:
-    message = "has an output layer of 300 tokens × 16, but this model needs 300 × 32"
+    message = "has an output layer of 300 tokens × 16, but this model needs 300 tokens × 32"
     refused(corpus_folder, tmp_path / "run", message, **given("frozen-donor", donor), width=32)
 
 
@@ -222,7 +222,7 @@ def test_an_unfinished_donor_is_refused(donor: Path, corpus_folder: Path, tmp_pa
     shutil.copytree(donor, tmp_path / "half")
     last = RunFolder(donor).checkpoints()[-1].name
     shutil.rmtree(tmp_path / "half" / "checkpoints" / last)
-    message = f"half is not finished: its checkpoint {last} is not there"
+    message = "donor: .*half is neither a finished run nor a checkpoint of one"
     refused(corpus_folder, tmp_path / "run", message, **given("frozen-donor", tmp_path / "half"))
 
 
@@ -239,16 +239,18 @@ def test_a_donor_whose_record_is_made_up_is_refused(
         settings = {name: value for name, value in record.settings.items() if name != "width"}
         record = record.model_copy(update={"settings": settings | ({} if change == "no width" else {"width": "x"})})
     record.write(tmp_path / "forged" / "run.json")
-    message = "without checkpoints" if change == "no checkpoints" else "does not say its width"
+    message = "neither a finished run" if change == "no checkpoints" else "300 tokens × (None|x), but"
     refused(corpus_folder, tmp_path / "run", message, **given("frozen-donor", tmp_path / "forged"))
 
 
 def test_a_donor_that_is_no_run_is_refused(corpus_folder: Path, tmp_path: Path) -> None:
-    message = "nowhere is neither a run nor a checkpoint of one"
+    message = "nowhere is neither a finished run nor a checkpoint of one"
     refused(corpus_folder, tmp_path / "run", message, **given("frozen-donor", tmp_path / "nowhere"))
 
 
 def test_a_donor_and_its_head_need_each_other(donor: Path, corpus_folder: Path, tmp_path: Path) -> None:
-    refused(corpus_folder, tmp_path / "a", "head: frozen-donor needs a donor", head="frozen-donor", tied=False)
-    message = "donor: .* is given, but the head frozen-code takes none"
+    refused(
+        corpus_folder, tmp_path / "a", "donor: .* head frozen-donor with donor None", head="frozen-donor", tied=False
+    )
+    message = "donor: .* head frozen-code with donor"
     refused(corpus_folder, tmp_path / "b", message, head="frozen-code", tied=False, donor=str(donor))

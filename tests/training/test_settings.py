@@ -108,13 +108,14 @@ def test_log_spaced_names_are_distinct_and_in_order(blocks: int, batch: int, ste
 @pytest.mark.parametrize(
     ("checkpoints", "message"),
     [
-        ("0,x", "'x' is not an epoch"),
-        ("-1", "'-1' is not an epoch"),
-        ("nan", "'nan' is not an epoch"),
+        ("0,x", "'0,x' is not valid"),
+        ("-1", "'-1' is not valid"),
+        ("nan", "'nan' is not valid"),
+        ("0,inf", "'0,inf' is not valid"),
         ("0,2", "epoch 2 is after the end of the training, at epoch 1"),
         ("0.501,0.502", "epochs 0.501 and 0.502 are both step 5"),
-        ("log:1", "log:1 is not valid"),
-        ("log:many", "log:many is not valid"),
+        ("log:1", "'log:1' is not valid"),
+        ("log:many", "'log:many' is not valid"),
     ],
 )
 def test_checkpoints_that_cannot_be_are_refused(checkpoints: str, message: str) -> None:

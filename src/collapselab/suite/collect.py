@@ -192,10 +192,9 @@ def _measured(path: Path, run: str, checkpoint: str, record: RunRecord, tables: 
 def _add_failure(rows: list[Run], record: FailureRecord) -> None:
     """Put the reason into the row of the checkpoint that could not be finished; add a row where there is none."""
     why = f"{record.stage} failed: {record.why}"
-    for row in rows:
-        if row["checkpoint"] == record.checkpoint:
-            row["why"] = why
-            return
+    if (row := next((row for row in rows if row["checkpoint"] == record.checkpoint), None)) is not None:
+        row["why"] = why
+        return
     rows.append(
         RUNS.row(
             **_setting_columns(record.run, record.settings, record.corpus),

@@ -139,10 +139,8 @@ def _refuse(flag: str, what: str, models: list[_Model], key: Callable[[Result], 
         groups.setdefault(key(model.result), []).append(model.result.name)
     if len(groups) < 2:
         return
-    from collapselab.models.weight_files import first_of  # imports torch, which only this message needs
-
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
-    parts = [f"{words} ({first_of(names)})" for words, names in largest]
+    parts = [f"{words} ({', '.join(names[:3])}{' …' if len(names) > 3 else ''})" for words, names in largest]
     raise ConfigError(
         f"collect: results of {len(groups)} {what}, which cannot be compared: {'; '.join(parts[:6])}. Collect them one "
         f"by one, measure all alike, or allow it with --mix {flag}."

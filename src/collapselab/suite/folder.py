@@ -9,7 +9,6 @@
         .locks/<run>         locked while a process performs the run; the system unlocks it when the process ends
 """
 
-import json
 import os
 import shlex
 from contextlib import AbstractContextManager
@@ -24,6 +23,7 @@ from collapselab.errors import ConfigError, RunError
 from collapselab.records.suite import CorpusOfRun, FailureRecord, JobsRecord, Primary, SuiteRecord
 from collapselab.suite.plan import Entry
 from collapselab.suite.recipe import Suite, is_shipped, load_suite, suite_from
+from collapselab.suite.sections import short
 from collapselab.training.settings import resolved
 
 
@@ -40,8 +40,7 @@ class SuiteFolder:
         primary = self._registered(old, suite)
         if old is not None:
             before = suite_from(old.recipe, name=old.name, scale=old.scale)  # with what later versions can be asked
-            undeciding: dict[str, JsonValue] = {"question": None, "resources": None}
-            changes = _changes({**before.document, **undeciding}, {**suite.document, **undeciding})
+            changes = _changes(before.document, suite.document)
             if changes and not accept_change:
                 raise RunError(
                     f"{self.path}: was run from another recipe ({'; '.join(changes)}). Name another folder with --out, "
@@ -50,12 +49,9 @@ class SuiteFolder:
                 )
         elif self.path.is_dir() and any(self.path.glob("[!.]*")) and not any(self.path.glob("*/run.json")):
             raise RunError(f"{self.path}: holds something else, and nothing is overwritten. Name another folder.")
+        digest = None if primary is None else primary.hash
         record = SuiteRecord(
-            name=suite.name,
-            scale=suite.scale,
-            recipe=suite.document,
-            primary=primary,
-            primary_hash=None if primary is None else primary.hash,
+            name=suite.name, scale=suite.scale, recipe=suite.document, primary=primary, primary_hash=digest
         )
         if record != old:
             record.write(self.path / "suite.json")
@@ -89,8 +85,8 @@ class SuiteFolder:
 
     def suite(self) -> Suite:
         """The suite that was run here."""
-        record, where = self.existing_record(), str(self.path / "suite.json")
-        return suite_from(record.recipe, name=record.name, scale=record.scale, where=where)
+        record = self.existing_record()
+        return suite_from(record.recipe, name=record.name, scale=record.scale, where=str(self.path / "suite.json"))
 
     def run(self, name: str) -> Path:
         return self.path / name
@@ -169,16 +165,9 @@ def as_argument(folder: Path) -> str:
 
 
 def _changes(old: JsonValue, new: JsonValue, place: str = "") -> list[str]:
-    """What is different, place by place."""
+    """What is different, place by place, in all that decides a number."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return [
-            change
-            for key in dict.fromkeys([*old, *new])
-            for change in _changes(old.get(key), new.get(key), f"{place}.{key}".removeprefix("."))
-        ]
-    return [] if old == new else [f"{place} was {_shown(old)}, now {_shown(new)}"]
-
-
-def _shown(value: JsonValue) -> str:
-    text = "not there" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:76]} …"
+        keys = [key for key in dict.fromkeys([*old, *new]) if place or key not in ("question", "resources")]
+        return [change for key in keys for change in _changes(old.get(key), new.get(key), f"{place}.{key}".lstrip("."))]
+    was, now = ("not there" if value is None else short(value) for value in (old, new))
+    return [] if old == new else [f"{place} was {was}, now {now}"]

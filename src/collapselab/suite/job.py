@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, final
+from typing import Any, Literal, Protocol, final
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, RunError, UserError
+from collapselab.errors import Busy, ConfigError, DiskError, RunError, UserError
 from collapselab.messages import logger
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
@@ -40,6 +40,11 @@ class LaunchRequest:
     """How multiprocessing starts a process."""
     report_to: str = "none"
     """The tracker that gets every run: its training, and the measurements of its checkpoints."""
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How a run is performed, as `perform` takes it."""
+        return {"retry": self.retry_failed, "report_to": self.report_to}
 
 
 class Launcher(Protocol):
@@ -76,16 +81,10 @@ class RunOutcome:
     why: str | None = None
 
 
-def perform(
-    folder: SuiteFolder,
-    entry: Entry,
-    options: Options,
-    *,
-    device: str = "auto",
-    retry: bool = False,
-    report_to: str = "none",
-) -> RunOutcome:
+def perform(folder: SuiteFolder, entry: Entry, options: Options, *, retry: bool = False, **how: str) -> RunOutcome:
     """Do what is missing of a run, in no other process at the same time. A failure is kept, and tried again by `retry`.
+
+    `how` are `device` and `report_to`, as `train` and `measure` take them.
 
     Interrupted where a signal stops it; DiskError where the disk does, which is not the run's fault.
     """
@@ -98,13 +97,9 @@ def perform(
             failure = folder.failure(entry.name)
             if failure is not None and not retry:
                 return RunOutcome(entry.name, "failed", failure.why)
-            run = RunFolder(folder.run(entry.name))
             try:
                 with disk_errors(folder.path):
-                    if unmade or any(_is_damaged(run, name) for name in unmeasured):
-                        _train(entry, run, device=device, report_to=report_to)
-                    for name in unmeasured:
-                        _measure(entry, Checkpoint(run, name), options, device=device, report_to=report_to)
+                    _train_and_measure(folder, entry, options, unmeasured, **how)
             except DiskError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others continue
@@ -117,12 +112,12 @@ def perform(
         return RunOutcome(entry.name, "busy")
 
 
-def perform_in_job(path: str, entry: Entry, options: Options, *, retry: bool = False, report_to: str = "none") -> str:
+def perform_in_job(path: str, entry: Entry, options: Options, *, retry: bool = False, **how: str) -> str:
     """Perform a run in a job of a cluster, and collect; RunError where the run failed."""
     from collapselab.suite.collect import collect
 
     folder = SuiteFolder(path)
-    outcome = perform(folder, entry, options, retry=retry, report_to=report_to)
+    outcome = perform(folder, entry, options, retry=retry, **how)
     collect(folder)
     if outcome.result == "failed":
         raise RunError(f"{entry.name}: {outcome.why}")
@@ -148,18 +143,11 @@ def processors() -> int:
 
 
 def threads_each(jobs: int) -> int:
-    """The threads of each of this many processes, which share the processors.
-
-    OMP_NUM_THREADS is read as OpenMP does: in a list such as 4,2 the first number is that of the outermost level.
-    """
-    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    try:
-        most = int(text or processors())
-    except ValueError as error:
-        raise ConfigError(
-            f"OMP_NUM_THREADS must be a whole number ≥ 1, got {text!r}. Correct it, or unset it."
-        ) from error
-    return max(1, min(most, processors()) // jobs)
+    """The threads of each of this many processes, which share the processors, or as many as OMP_NUM_THREADS."""
+    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of 4,2 the outermost level
+    if text and not text.isdecimal():
+        raise ConfigError(f"OMP_NUM_THREADS must be a whole number ≥ 1, got {text!r}. Correct it, or unset it.")
+    return max(1, min(int(text or processors()), processors()) // jobs)
 
 
 @contextmanager
@@ -180,23 +168,13 @@ def output_to(path: Path) -> Iterator[None]:
                 os.close(old)
 
 
-def _is_damaged(run: RunFolder, checkpoint: str) -> bool:
-    """Whether a checkpoint that is to be measured is not the one that was written: training makes it again."""
-    try:
-        run.checkpoint(checkpoint)
-    except DamagedError:
-        return True
-    return False
-
-
-def _train(entry: Entry, run: RunFolder, *, device: str, report_to: str) -> None:
+def _train_and_measure(folder: SuiteFolder, entry: Entry, options: Options, unmeasured: list[str], **how: str) -> None:
+    """Make the checkpoints that are missing or damaged, and measure those that are not measured."""
+    from collapselab.measurement.measure import measure
     from collapselab.training.train import train
 
-    train(entry.settings, entry.corpus.path, run.path, device=device, report_to=report_to)
-
-
-def _measure(entry: Entry, checkpoint: Checkpoint, options: Options, *, device: str, report_to: str) -> None:
-    from collapselab.measurement.measure import measure
-
-    log.info("%s: measuring checkpoint %s", entry.name, checkpoint.name)
-    measure(checkpoint, entry.corpus.path, device=device, options=options, report_to=report_to)
+    run = RunFolder(folder.run(entry.name))
+    train(entry.settings, entry.corpus.path, run.path, **how)
+    for name in unmeasured:
+        log.info("%s: measuring checkpoint %s", entry.name, name)
+        measure(Checkpoint(run, name), entry.corpus.path, options=options, **how)

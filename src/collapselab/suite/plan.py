@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -121,9 +121,10 @@ def _estimated(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     """What to expect of a corpus that is not built: from its recipe's `blocks`, or from the beginning of its text."""
     from collapselab.corpus.tokenizer import CHARACTERS, WORDS, bpe_size, load_tokenizer
 
-    recipe, kind = spec.recipe, spec.recipe.tokenizer.partition(":")[0]
-    vocabulary = bpe_size(recipe.tokenizer) if kind == "bpe" else 50257
-    if Path(recipe.tokenizer).exists():
+    recipe, kind, vocabulary = spec.recipe, spec.recipe.tokenizer.partition(":")[0], 50257
+    if kind == "bpe":
+        vocabulary = bpe_size(recipe.tokenizer)
+    elif Path(recipe.tokenizer).exists():
         vocabulary = len(load_tokenizer(recipe.tokenizer))
     if spec.blocks is not None:
         return CorpusFacts(name, path, None, recipe.block, spec.blocks, max(1, spec.blocks // 100), vocabulary)
@@ -140,14 +141,12 @@ def _estimated(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
         per_token, vocabulary = 1.0, len(set().union(*first)) + 2  # the end of text and the unknown one
     elif kind == WORDS:
         per_token, vocabulary = characters / units, len(source.words or ()) + 1
-    tokens = source.train.total * characters / units / per_token
-    if source.validation is None:
-        tokens, held_out = tokens * (1 - spec.validation_share), tokens * spec.validation_share
-    else:
-        held_out = (source.validation.total or 0) / source.train.total * tokens
+    tokens, share = source.train.total * characters / units / per_token, spec.validation_share
+    parts = (tokens * (1 - share), tokens * share)
+    if source.validation is not None:
+        parts = (tokens, (source.validation.total or 0) / source.train.total * tokens)
     per_block = max(1.0, characters / len(first) / per_token) if recipe.packing == "document" else recipe.block
-    blocks, validation_blocks = (max(1, round(count / per_block)) for count in (tokens, held_out))
-    return CorpusFacts(name, path, None, recipe.block, blocks, validation_blocks, vocabulary)
+    return CorpusFacts(name, path, None, recipe.block, *(max(1, round(part / per_block)) for part in parts), vocabulary)
 
 
 def _source(spec: CorpusSpec) -> "Source":
@@ -182,27 +181,26 @@ class Entry:
         return list(self.planned.checkpoints.values())
 
     @property
-    def step_flops(self) -> float:
-        positions = self.planned.batch * (self.planned.block - 1)  # padding among them
-        return self.architecture.training_flops(positions, self.planned.block)
-
-    @property
     def flops(self) -> float:
-        """Of the training."""
-        return self.planned.steps * self.step_flops
+        """Of the training, padding among it."""
+        return self.planned.steps * self.step_flops(self.planned.batch)
+
+    def step_flops(self, sequences: int) -> float:
+        block = self.planned.block
+        return self.architecture.training_flops(sequences * (block - 1), block)
 
     def measure_flops(self, options: Options) -> float:
         """Of the forward passes of measuring one checkpoint, on all positions: the model runs on padding too."""
         corpus, block = self.corpus, self.planned.block
         splits = ((corpus.samples, corpus.blocks), (corpus.validation_samples, corpus.validation_blocks))
-        blocks = sum(options.blocks_for(block - 1 if some is None else some / count, count) for some, count in splits)
+        blocks = sum(
+            options.blocks_for(block - 1 if known is None else known / count, count) for known, count in splits
+        )
         return blocks * (block - 1) * self.architecture.forward_flops(block, output_layer=True)
 
     def seconds(self, pace: float, options: Options) -> float:
         """About how long it takes to train and to measure every checkpoint, with `pace` operations per second."""
-        checkpoints = len(self.checkpoints)
-        flops = self.flops + checkpoints * self.measure_flops(options)
-        return flops / pace + checkpoints * CHECKPOINT_SECONDS
+        return self.flops / pace + len(self.checkpoints) * (self.measure_flops(options) / pace + CHECKPOINT_SECONDS)
 
     @property
     def disk(self) -> int:
@@ -233,7 +231,7 @@ def plan_suite(suite: Suite, corpora: dict[str, CorpusFacts], *, check: bool = T
     from collapselab.training.heads import check_head
 
     entries: dict[str, Entry] = {}
-    warnings, impossible = [], []
+    repeated, impossible = [], []
     for number, (settings, name) in enumerate(suite.runs):
         corpus = corpora[name]
         try:
@@ -245,15 +243,17 @@ def plan_suite(suite: Suite, corpora: dict[str, CorpusFacts], *, check: bool = T
             impossible.append(f"run {number + 1} ({described(settings)}): {error}")
             continue
         if entry.name in entries:
-            warnings.append(f"run {number + 1} ({described(settings)}) is the same as one before; it is done once.")
+            repeated.append(f"{number + 1} ({described(settings)})")
         entries.setdefault(entry.name, entry)
     if not check:
         return SuitePlan([*entries.values()], impossible=impossible)
     compared = comparison(suite)
-    if len(warnings) > 3:
-        warnings[3:] = [f"{len(warnings) - 3:,} more runs are like these."]
     shams = sorted({note for entry in entries.values() for note in sham_notes(entry.settings.intervene)})
-    warnings += [*comparison_warnings(suite, compared), *shams]
+    warnings = [*comparison_warnings(suite, compared), *shams]
+    if repeated:
+        warnings.insert(
+            0, f"{len(repeated):,} runs are the same as others and done once, the first: run {repeated[0]}."
+        )
     return SuitePlan([*entries.values()], warnings, impossible, compared)
 
 
@@ -316,13 +316,17 @@ def pace(entries: list[Entry], *, device: str = "auto") -> float:
     from collapselab.models.build import build_model
     from collapselab.models.load import find_device
 
-    quick = [entry for entry in entries if timed_flops(entry) <= MAX_TIMED_FLOPS]
-    entry = max(quick, key=timed_flops) if quick else min(entries, key=timed_flops)
+    def sequences(entry: Entry) -> int:
+        return max(1, min(entry.planned.batch, STEP_TOKENS // entry.planned.block))
+
+    by_flops = {entry.step_flops(sequences(entry)): entry for entry in entries}
+    flops = max((flops for flops in by_flops if flops <= MAX_TIMED_FLOPS), default=min(by_flops))
+    entry = by_flops[flops]
     vocabulary, block, where = entry.corpus.vocabulary, entry.planned.block, find_device(device)
     model = build_model(model_config(entry.settings, vocabulary=vocabulary, block=block), seed=0)
     torch.nn.Module.to(model, where)
     optimizer = torch.optim.AdamW(model.parameters())
-    ids, times = torch.randint(vocabulary, (_sequences(entry), block), device=where), []
+    ids, times = torch.randint(vocabulary, (sequences(entry), block), device=where), []
     for _ in range(STEPS):
         start = time.perf_counter()
         loss = model(input_ids=ids, labels=ids).loss
@@ -331,16 +335,7 @@ def pace(entries: list[Entry], *, device: str = "auto") -> float:
         optimizer.zero_grad()
         loss.item()  # waits for the device
         times.append(time.perf_counter() - start)
-    return timed_flops(entry) / statistics.median(times[1:])  # the first step warms up
-
-
-def timed_flops(entry: Entry) -> float:
-    """Operations of a step that is timed."""
-    return entry.step_flops * _sequences(entry) / entry.planned.batch
-
-
-def _sequences(entry: Entry) -> int:
-    return max(1, min(entry.planned.batch, STEP_TOKENS // entry.planned.block))
+    return flops / statistics.median(times[1:])  # the first step warms up
 
 
 POWER = 0.8
@@ -360,7 +355,6 @@ class Planned:
     effect: float
     """d/s; for equivalence, the margin over s."""
     pairs_at_5_percent: int
-    pairs_at_1_percent: int
     pairs_for_equivalence: int
     power: float | None
     """Of the suite's pairs at 0.05; None where there are fewer than two."""
@@ -382,10 +376,8 @@ class PlannedComparison:
     properties: int
     """Primary metrics, over which p values are adjusted."""
     smallest_p: float
-    survives_holm: bool
-    """Whether the smallest p stays below 0.05 when it is the first of these properties in Holm's adjustment."""
     fewest_pairs: int
-    """That survive."""
+    """Those whose smallest p is significant as the first of these properties in Holm's adjustment."""
     power: list[Planned]
 
 
@@ -403,7 +395,6 @@ def comparison(suite: Suite) -> PlannedComparison | None:
         len(seeds),
         properties,
         smallest_p(pairs),
-        smallest_p(pairs) * properties <= ALPHA,
         fewest_pairs(properties),
         planned_power(pairs),
     )
@@ -429,7 +420,6 @@ def planned_power(pairs: int) -> list[Planned]:
         Planned(
             effect,
             pairs_needed(paired_power, effect),
-            pairs_needed(partial(paired_power, alpha=0.01), effect),
             pairs_needed(equivalence_power, effect),
             paired_power(pairs, effect) if pairs > 1 else None,
             equivalence_power(pairs, effect) if pairs > 1 else None,
@@ -443,7 +433,7 @@ def pairs_needed(power: Callable[[int, float], float], effect: float) -> int:
     return 2 + bisect_left(range(2, MAX_PAIRS), POWER, key=lambda pairs: power(pairs, effect))
 
 
-def paired_power(pairs: int, effect: float, *, alpha: float = ALPHA) -> float:
+def paired_power(pairs: int, effect: float) -> float:
     """The probability that a paired t test in both directions finds a difference of `effect` standard deviations.
 
         P = E[Φ(√n effect - t u) + Φ(-√n effect - t u)],    u = s/σ
@@ -452,7 +442,7 @@ def paired_power(pairs: int, effect: float, *, alpha: float = ALPHA) -> float:
     """
     from scipy.stats import norm, t
 
-    limit, centre = t.ppf(1 - alpha / 2, pairs - 1), math.sqrt(pairs) * effect
+    limit, centre = t.ppf(1 - ALPHA / 2, pairs - 1), math.sqrt(pairs) * effect
     return _expected(lambda u: norm.cdf(centre - limit * u) + norm.cdf(-centre - limit * u), pairs - 1)
 
 

@@ -21,18 +21,16 @@ from collapselab.messages import is_quiet
 from collapselab.records.facts import Facts
 from collapselab.records.options import Options
 from collapselab.records.outcomes import SUITE_OUTCOMES
-from collapselab.records.run import Checkpoint, RunFolder, log_entry
+from collapselab.records.run import Checkpoint, RunFolder
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import Entry, PlannedComparison, SuitePlan
+from collapselab.training.settings import Plan
 
 Stage = Literal["queued", "training", "measuring", "stopped", "failed", "done"]
 STAGES: tuple[Stage, ...] = ("training", "measuring", "failed", "stopped", "queued", "done")
 """In the order in which they are shown."""
 FACTS_SIZE = 1 << 16
 """Characters at the beginning of a measurement that hold its facts."""
-
-TAIL = 4096
-"""Bytes at the end of a log that hold its last line."""
 
 SHOWN = 40
 """Most runs that are listed; the others are counted."""
@@ -67,7 +65,7 @@ def run_state(
     """Return the state of one run; `thorough` as in `missing`."""
     unmade, unmeasured = missing(folder, entry, options, thorough=thorough)
     count, steps, path = len(entry.checkpoints), entry.planned.steps, folder.run(entry.name)
-    step, loss, left = _progress(path, entry) if unmade else (steps, None, None)
+    step, loss, left = _progress(path, entry.planned) if unmade else (steps, None, None)
     failure = folder.failure(entry.name)
     if not unmade and not unmeasured:
         stage: Stage = "done"
@@ -139,19 +137,14 @@ def _stored_facts(path: Path) -> Facts | None:
         return None
 
 
-def _progress(path: Path, entry: Entry) -> tuple[int, float | None, float | None]:
+def _progress(path: Path, planned: Plan) -> tuple[int, float | None, float | None]:
     """The last logged step, its loss, and the seconds that the remaining steps take at the speed of the last one."""
-    log = path / "log.jsonl"
-    if not log.exists():
-        return 0, None, None
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - TAIL))
-        logged = [one for line in file if (one := log_entry(line)) is not None and "loss" in one]
+    logged = [entry for entry in RunFolder(path).read_log() if "loss" in entry]
     if not logged:
         return 0, None, None
     rate = logged[-1].get("tokens_per_second")
-    left = (entry.planned.tokens - logged[-1]["tokens"]) / rate if rate else None
-    return min(logged[-1]["step"], entry.planned.steps), logged[-1]["loss"], left
+    left = (planned.tokens - logged[-1]["tokens"]) / rate if rate else None
+    return min(logged[-1]["step"], planned.steps), logged[-1]["loss"], left
 
 
 def plan_facts(planned: SuitePlan, states: list[State], options: Options, pace: float | None) -> dict[str, Any]:
@@ -192,9 +185,11 @@ def plan_table(facts: dict[str, Any], *, every: bool = False) -> RenderableType:
     table = _table("run", "parameters>", "batch>", "steps>", "tokens>", "FLOPs>", "checkpoints", "disk>", "time>", "")
     runs = facts["runs"]
     for run in runs if every or len(runs) <= SHOWN else runs[: SHOWN // 2]:
+        names = run["checkpoints"]
+        listed = ", ".join(names) if len(names) <= 5 else f"{names[0]} … {names[-1]} ({len(names)})"
         table.add_row(
             escape(run["run"]), f"{run['parameters']:,}", str(run["batch"]), f"{run['steps']:,}",
-            amount(run["tokens"]), amount(run["flops"]), escape(_listed(run["checkpoints"])), size(run["disk_bytes"]),
+            amount(run["tokens"]), amount(run["flops"]), escape(listed), size(run["disk_bytes"]),
             duration(run["seconds"]), _coloured(run["stage"]),
         )  # fmt: skip
     total = facts["total"]
@@ -216,13 +211,13 @@ def _comparison_parts(compared: PlannedComparison) -> list[RenderableType]:
     pairs, arms, properties = compared.pairs, compared.arms, compared.properties
     cells = f" in each of {compared.cells} cells" if compared.cells > 1 else ""
     others = len(arms) - (compared.control is not None)
-    columns = ("effect (d/s)", "pairs at 0.05", "at 0.01", "equivalence", f"power of {pairs} pairs", "of equivalence")
+    columns = ("effect (d/s)", "pairs at 0.05", "equivalence", f"power of {pairs} pairs", "of equivalence")
     table = _table(*(f"{column}>" for column in columns))
     for row in compared.power:
-        needed = (row.pairs_at_5_percent, row.pairs_at_1_percent, row.pairs_for_equivalence)
         powers = ("–" if power is None else f"{power:.0%}" for power in (row.power, row.power_of_equivalence))
-        table.add_row(f"{row.effect:g}", *map(str, needed), *powers)
-    holm = "survives" if compared.survives_holm else f"does not survive ({compared.fewest_pairs} pairs would)"
+        table.add_row(f"{row.effect:g}", str(row.pairs_at_5_percent), str(row.pairs_for_equivalence), *powers)
+    fewest = compared.fewest_pairs
+    holm = "survives" if pairs >= fewest else f"does not survive ({fewest} pairs would)"
     return [
         f"[bold]{others} arms × {pairs} seeds{cells}[/bold]: {others * pairs * compared.cells:,} pairs with the "
         f"control. Arms: {escape(', '.join(arms))}",
@@ -319,10 +314,6 @@ def amount(number: float, units: tuple[str, ...] = ("", "k", "M", "G")) -> str:
 def size(number: float) -> str:
     """A number of bytes in words: 12.0 kB, 3.4 MB."""
     return amount(number, (" B", " kB", " MB", " GB", " TB"))
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:2])} … {names[-1]} ({len(names)})"
 
 
 def _coloured(stage: str) -> str:

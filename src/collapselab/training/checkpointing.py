@@ -41,15 +41,15 @@ MIN_SAMPLE, MAX_SAMPLE = 4_096, 65_536
 
 
 class Around(NamedTuple):
-    """What a training needs beside its steps."""
+    """What a training needs beside its steps: the identity of its run, and the checkpoints that are to be made.
+
+    Once a signal is noted in `request`, the training ends after its step.
+    """
 
     run: str
-    """The identity of the run."""
     missing: set[str]
-    """The checkpoints that are to be made."""
     advance: Advance
     request: StopRequest
-    """Once a signal is noted in it, the training ends after its step."""
     tracker: Tracker | None = None
 
 
@@ -64,7 +64,7 @@ class Checkpointing(TrainerCallback):
         self, trainer: LanguageTrainer, folder: RunFolder, corpus: Corpus, options: TrainOptions, around: Around
     ) -> None:
         self.trainer, self.folder, self.corpus, self.options, self.around = trainer, folder, corpus, options, around
-        self.plan, self.writes, self.missing = trainer.plan, trainer.args.process_index == 0, around.missing
+        self.plan, self.missing, self.writes = trainer.plan, around.missing, trainer.args.process_index == 0
         self.log_every = options.log_every or max(1, trainer.plan.steps // LOG_LINES)
         self.train_sample = training_sample(corpus.train, trainer.plan)
         self.facts: StateFacts = {"recent": [], "unlogged": [], "unlogged_clipped": 0, "clipped_steps": 0, "seconds": 0}
@@ -112,10 +112,8 @@ class Checkpointing(TrainerCallback):
             values[f"the gradient of the penalty {penalty.name}"] = penalty.of_penalty
         self._check_finite(values | {"the gradient's norm": self.trainer.grad_norm}, state.global_step)
         for name in [penalty.name for penalty in compared if penalty.first_idle and self.writes]:
-            self.folder.say(
-                f"{name} could not act in step {state.global_step + 1:,}: it had no penalty, or none with a gradient. "
-                f"Such steps are counted in the log, as {name}/idle_steps."
-            )
+            what = f"{name} had no penalty with a gradient in step {state.global_step + 1:,}"
+            self.folder.say(f"{what}. The log counts such steps as {name}/idle_steps.")
         clipped = 0 < args.max_grad_norm < (self.trainer.grad_norm or 0.0)
         self.facts["recent"] = [*self.facts["recent"][1 - RECENT :], loss]
         self.facts["unlogged"].append(loss)
@@ -126,8 +124,7 @@ class Checkpointing(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         step = state.global_step
         taken = self.trainer.tokens_after(step) - self.trainer.tokens_after(step - 1)
-        texts = [f"loss {self.facts['recent'][-1]:.3f}", *self.trainer.step_objective.live_texts()]
-        self.around.advance(taken, note="  ".join([f"step {step:,}/{self.plan.steps:,}", *texts]))
+        self.around.advance(taken, note=f"step {step:,}/{self.plan.steps:,}  loss {self.facts['recent'][-1]:.3f}")
         if step % self.log_every == 0 or step == self.plan.steps:
             self._log(step)
         self._checkpoint(step)
@@ -137,13 +134,12 @@ class Checkpointing(TrainerCallback):
             self._save(step)
 
     def _stop(self, step: int) -> NoReturn:
+        when = "before its first step"
         if step:
             self._save(step)
-        when = f"after step {step:,} of {self.plan.steps:,}. Everything is saved" if step else "before its first step"
-        raise Interrupted(
-            f"{self.folder.name}: stopped {when}; the same command continues.",
-            self.around.request.number or signal.SIGTERM,
-        )
+            when = f"after step {step:,} of {self.plan.steps:,}. Everything is saved"
+        message = f"{self.folder.name}: stopped {when}; the same command continues."
+        raise Interrupted(message, self.around.request.number or signal.SIGTERM)
 
     def _check_finite(self, values: Mapping[str, float | None], step: int) -> None:
         done = [name for at, name in self.plan.checkpoints.items() if at <= step and name not in self.missing]
@@ -158,12 +154,13 @@ class Checkpointing(TrainerCallback):
     def _log(self, step: int) -> None:
         now, losses, tokens = time.monotonic(), self.facts["unlogged"], self.trainer.tokens_after(step)
         taken = tokens - self.trainer.tokens_after(step - len(losses))
+        scheduler: Any = self.trainer.lr_scheduler
         of_step = StepEntry(
             step=step,
             epoch=self.plan.epoch(step),
             tokens=tokens,
             loss=math.fsum(losses) / len(losses),
-            lr=self._rate(step),
+            lr=float(scheduler.base_lrs[0] * scheduler.lr_lambdas[0](step - 1)),
             grad_norm=self.trainer.grad_norm,
             clipped=self.facts["unlogged_clipped"] / len(losses),
             tokens_per_second=round(taken / (now - self.last_log), 1),
@@ -176,25 +173,17 @@ class Checkpointing(TrainerCallback):
         self._track(step, {name: value for name, value in entry.items() if name not in ("step", "epoch")})
 
     def _track(self, step: int, values: Mapping[str, float | None]) -> None:
-        finite = {
-            f"train/{name}": value for name, value in values.items() if value is not None and math.isfinite(value)
-        }
+        finite = ((name, value) for name, value in values.items() if value is not None and math.isfinite(value))
         if self.around.tracker is not None:
-            self.around.tracker.scalars(finite, step)
-
-    def _rate(self, step: int) -> float:
-        """The learning rate of the step just taken."""
-        scheduler: Any = self.trainer.lr_scheduler
-        return float(scheduler.base_lrs[0] * scheduler.lr_lambdas[0](step - 1))
+            self.around.tracker.scalars({f"train/{name}": value for name, value in finite}, step)
 
     def _checkpoint(self, step: int) -> None:
         name = self.plan.checkpoints.get(step)
         if name not in self.missing:
             return
         with self.trainer.checkpoint_head() if step else nullcontext():
-            scores, self.stop = self._scores(self.corpus.validation)
-            if not self.stop:
-                train, self.stop = self._scores(self.corpus.train, self.train_sample)
+            scores = self._scores(self.corpus.validation)
+            train = scores if self.stop else self._scores(self.corpus.train, self.train_sample)
             if not self.stop:
                 self._write_checkpoint(name, step, scores, train)
         if self.stop:
@@ -224,8 +213,8 @@ class Checkpointing(TrainerCallback):
         if step:
             self._track(step, known.model_dump(include={"train_loss", "val_loss", "val_accuracy", "perplexity"}))
 
-    def _scores(self, split: Split, blocks: NDArray[np.int64] | None = None) -> tuple[Scores, bool]:
-        """Return the scores of a split, or of these blocks of it, and whether a signal ended the evaluation early."""
+    def _scores(self, split: Split, blocks: NDArray[np.int64] | None = None) -> Scores:
+        """Return the scores of a split, or of these blocks of it. A signal ends the evaluation early."""
         args, trainer = self.trainer.args, self.trainer
         mine = split_scores(
             trainer.bare,
@@ -240,7 +229,8 @@ class Checkpointing(TrainerCallback):
         loss, correct, tokens, stopped = _summed(
             [mine.total_loss, mine.correct, mine.tokens, self.around.request.number is not None], args
         )
-        return Scores(loss, int(correct), int(tokens)), stopped > 0
+        self.stop = stopped > 0
+        return Scores(loss, int(correct), int(tokens))
 
     def _save(self, step: int) -> None:
         if self.writes:
@@ -258,11 +248,9 @@ def training_sample(split: Split, plan: Plan) -> NDArray[np.int64]:
     The blocks come first in one fixed order, so runs on one corpus share them whatever their seed, and the samples of
     runs of different length are nested. See SAMPLE_SHARE for their number.
     """
-    share = SAMPLE_SHARE * plan.tokens / len(plan.checkpoints)
-    tokens = min(max(share, MIN_SAMPLE), MAX_SAMPLE)
+    tokens = min(max(SAMPLE_SHARE * plan.tokens / len(plan.checkpoints), MIN_SAMPLE), MAX_SAMPLE)
     order = split.order(seed=SAMPLE_SEED)
-    ends = np.cumsum(split.samples()[order])
-    return order[: int(np.searchsorted(ends, tokens)) + 1]
+    return order[: int(np.searchsorted(np.cumsum(split.samples()[order]), tokens)) + 1]
 
 
 def state_tensors(trainer: LanguageTrainer) -> dict[str, torch.Tensor]:

@@ -1,13 +1,14 @@
 """Text that a trained model generates."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from collapselab.corpus.tokenizer import load_tokenizer
-from collapselab.errors import ConfigError, ModelError, RunError
+from collapselab.errors import ConfigError, ModelError
 from collapselab.measurement.model_corpus import tokenizer_name
-from collapselab.models.find import ModelSource, find_models, place_of
+from collapselab.models.find import find_models, place_of
 from collapselab.models.load import find_device, load_model
 from collapselab.records.run import verify_checkpoint
 from collapselab.training.settings import Drawing
@@ -24,7 +25,8 @@ def sample(name: str, prompt: str, *, checkpoint: str | None = None, device: str
     `options` are `count`, `tokens`, `temperature`, `top_k` and `seed`, as on the command line.
     """
     drawing = Drawing(**options)
-    source, where = _choose(name, checkpoint), find_device(device)
+    where, chosen = find_device(device), [] if checkpoint is None else ["checkpoints", checkpoint]
+    source = find_models([str(Path(name, *chosen))])[-1]
     if source.checkpoint is not None:
         verify_checkpoint(source.checkpoint)
     model: Any = load_model(source, device=where)
@@ -52,14 +54,3 @@ def sample(name: str, prompt: str, *, checkpoint: str | None = None, device: str
             **how,
         )
     return [tokenizer.decode(ids, skip_special_tokens=True) for ids in written]
-
-
-def _choose(name: str, checkpoint: str | None) -> ModelSource:
-    sources = find_models([name])
-    if checkpoint is None:
-        return sources[-1]
-    by_name = {source.checkpoint.name: source for source in sources if source.checkpoint is not None}
-    if checkpoint in by_name:
-        return by_name[checkpoint]
-    there = ", ".join(by_name)
-    raise RunError(f"{name}: has no checkpoint {checkpoint}.{f' It has {there}.' if there else ' It is not a run.'}")

@@ -65,7 +65,7 @@ class CollapseMetric(Metric):
         classes, dim = self.sums.shape
         moments = ClassMoments.empty(classes, dim, self.sums.device)
         moments.update(features.detach().reshape(-1, features.shape[-1]), labels.reshape(-1))
-        self._keep(self.moments().merge(moments))
+        self._add(moments)
 
     def compute(self) -> dict[str, Tensor]:
         """The value of each metric; nan where it has none."""
@@ -88,19 +88,16 @@ class CollapseMetric(Metric):
 
     def merge_state(self, incoming_state: "dict[str, Any] | Metric") -> None:
         """Add what another instance, or its states, has seen."""
-        if isinstance(incoming_state, CollapseMetric):
-            theirs = incoming_state.moments()
-        else:
-            states: Any = incoming_state
-            theirs = _moments(*(states[name] for name in STATES))
-        self._keep(self.moments().merge(theirs))
+        states: Any = incoming_state
+        is_metric = isinstance(incoming_state, CollapseMetric)
+        self._add(states.moments() if is_metric else _moments(*(states[name] for name in STATES)))
         self._computed = None  # a value of before is not given again
         self._update_count += 1
 
-    def _keep(self, moments: ClassMoments) -> None:
-        self.counts, self.sums, self.scatter = moments.counts, moments.sums, moments.scatter
-        if moments.directions is not None:
-            self.directions = moments.directions
+    def _add(self, added: ClassMoments) -> None:
+        moments = self.moments().merge(added)
+        for name in STATES:
+            setattr(self, name, getattr(moments, name))
 
     def set_dtype(self, dst_type: Any) -> "CollapseMetric":
         """States stay in float64, whatever the model's precision is."""

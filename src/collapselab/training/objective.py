@@ -79,8 +79,6 @@ class Objective:
         self.acting = [term for term in self.terms if number in term.computed]
         places = sorted({term.place for term in self.acting})
         self.of_loss = {place: StepNorm(place, self.head.weight, processes=self.processes) for place in places}
-        for term in self.terms:
-            term.live_text = ""
         for term in self.acting:
             term.begin_step(number, StepNorm(term.place, self.head.weight, processes=self.processes))
 
@@ -94,10 +92,6 @@ class Objective:
         """What the log says of the interventions since its last line, as in within/lambda."""
         lines = ((term.name, term.log_values()) for term in self.terms)
         return {f"{name}/{what}": value for name, values in lines for what, value in values.items()}
-
-    def live_texts(self) -> list[str]:
-        """What the step just taken was for each intervention, in a few words."""
-        return [text for term in self.terms if (text := term.live_text)]
 
     def state_tensors(self) -> dict[str, Tensor]:
         """What must be restored for the training to continue to the same bits."""

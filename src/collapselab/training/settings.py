@@ -6,8 +6,6 @@ arguments of `train`. What depends on the corpus (steps, batch, checkpoints) is 
 
 import hashlib
 import math
-import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from collapselab.declared import Shown, config_error, declared
 from collapselab.errors import ConfigError, did_you_mean
-from collapselab.training.heads import HEADS
+from collapselab.training.heads import HEADS, OF_RUNS
 from collapselab.training.interventions import parse_doses
 from collapselab.training.optimizers import DECOUPLED, OPTIMIZERS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
-
-MOST_WIDTH, MOST_DEPTH, MOST_COUNT = 10**6, 10**4, 10**12
-"""Far beyond what can be trained, and small enough for every calculation of a plan."""
-
-MOST_CHECKPOINTS = 10_000
 
 MODEL, LENGTH, OPTIMISER, RUNNING = "Model", "Length and batch", "Optimiser", "Running"
 DRAWING = "How tokens are drawn"
@@ -44,16 +37,16 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
-    width: int = Field(ge=2, le=MOST_WIDTH)
+    width: int = Field(ge=2)
     """Dimension of the features."""
-    depth: int = Field(ge=1, le=MOST_DEPTH)
+    depth: int = Field(ge=1)
     """Number of blocks."""
     lr: float = Field(5e-5, gt=0, allow_inf_nan=False)
     """Peak learning rate."""
 
     family: Annotated[str, Shown(MODEL)] = "gpt-neo"
     """Architecture: `gpt-neo`, `gpt2`, `llama`, `pythia`, `qwen3`, or a config.json to resize."""
-    head_size: Annotated[int | None, Field(ge=1, le=MOST_WIDTH), Shown(MODEL)] = None
+    head_size: Annotated[int | None, Field(ge=1), Shown(MODEL)] = None
     """Dimensions of an attention head. [default: 16 heads, as in the paper]"""
     tied: Annotated[bool, Shown(MODEL)] = True
     """Use the input embeddings as the output layer."""
@@ -64,16 +57,18 @@ class Settings(BaseModel):
     `frozen-donor`, `frozen-donor-permuted`, `class-means`, `sphere`, `centred`."""
     donor: Annotated[str | None, Shown(MODEL, "RUN")] = None
     """The finished run, or checkpoint, whose output layer `frozen-donor` takes; identified by its weights."""
-    context: Annotated[int | None, Field(ge=2, le=MOST_COUNT), Shown(MODEL)] = None
+    init_from: Annotated[str | None, Shown(MODEL, "RUN")] = None
+    """The finished run, or checkpoint, whose weights the training starts from; identified by its weights."""
+    context: Annotated[int | None, Field(ge=2), Shown(MODEL)] = None
     """Positions of the model. [default: the corpus's block]"""
 
-    epochs: Annotated[float | None, Field(gt=0, le=MOST_COUNT), Shown(LENGTH)] = None
+    epochs: Annotated[float | None, Field(gt=0), Shown(LENGTH)] = None
     """Passes over the training split, fractions allowed. [default: 1, unless --steps is given]"""
-    steps: Annotated[int | None, Field(ge=1, le=MOST_COUNT), Shown(LENGTH)] = None
+    steps: Annotated[int | None, Field(ge=1), Shown(LENGTH)] = None
     """The length of training in optimiser steps instead."""
-    batch: Annotated[int | None, Field(ge=1, le=MOST_COUNT), Shown(LENGTH)] = None
+    batch: Annotated[int | None, Field(ge=1), Shown(LENGTH)] = None
     """Sequences in a step. [default: the paper's for this width and depth, 4 to 16]"""
-    batch_tokens: Annotated[int | None, Field(ge=2, le=MOST_COUNT), Shown(LENGTH)] = None
+    batch_tokens: Annotated[int | None, Field(ge=2), Shown(LENGTH)] = None
     """Tokens in a step instead: as many whole blocks as fit."""
     checkpoints: Annotated[str, Shown(LENGTH)] = "0"
     """Epochs, as in `0,1,3,6,10`, or `log:20` for 20 log-spaced steps; `0` is the initialisation. The end is always
@@ -86,7 +81,7 @@ class Settings(BaseModel):
     """Share of the weight decay that acts through the gradient: 0 is `adamw`, 1 `adam`."""
     schedule: Annotated[Literal["linear", "cosine", "constant"], Shown(OPTIMISER)] = "linear"
     """Learning-rate schedule after the warm-up."""
-    warmup: Annotated[float, Field(ge=0, le=MOST_COUNT), Shown(OPTIMISER)] = 0.0
+    warmup: Annotated[float, Field(ge=0), Shown(OPTIMISER)] = 0.0
     """Steps, or below 1 a share of all steps."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(OPTIMISER)] = 5e-4
     """Weight decay of all weights but norms and biases."""
@@ -154,13 +149,13 @@ class TrainOptions:
 class Drawing:
     """How `sample` draws texts."""
 
-    count: Annotated[int, Field(ge=1, le=10**4)] = 1
+    count: Annotated[int, Field(ge=1)] = 1
     """How many texts."""
-    tokens: Annotated[int, Field(ge=1, le=MOST_COUNT)] = 200
+    tokens: Annotated[int, Field(ge=1)] = 200
     """The longest a text may become."""
-    temperature: Annotated[float, Field(ge=0, le=1e6), Shown(DRAWING)] = 0.8
+    temperature: Annotated[float, Field(ge=0), Shown(DRAWING)] = 0.8
     """0: always the likeliest token."""
-    top_k: Annotated[int, Field(ge=0, le=MOST_COUNT), Shown(DRAWING)] = 40
+    top_k: Annotated[int, Field(ge=0), Shown(DRAWING)] = 40
     """Draw from the k likeliest tokens; 0: all."""
     seed: Annotated[int, Field(ge=0, lt=2**63), Shown(DRAWING)] = 0
     """Decides what is drawn."""
@@ -225,14 +220,10 @@ def model_config(
 
     return build_config(
         settings.family,
-        width=settings.width,
-        depth=settings.depth,
+        **settings.model_dump(include={"width", "depth", "tied", "dropout", "head_size"}),
         vocabulary=vocabulary,
         positions=settings.context or block,
-        tied=settings.tied,
-        dropout=settings.dropout,
         end_of_text=end_of_text,
-        head_size=settings.head_size,
     )
 
 
@@ -270,10 +261,11 @@ def resolved(settings: Settings) -> dict[str, JsonValue]:
     path = Path(settings.family)
     if path.is_file():
         values["family"] = f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-    if settings.donor is not None:
-        from collapselab.training.heads.frozen import donor_hash
+    for setting in OF_RUNS:
+        if (run := getattr(settings, setting)) is not None:
+            from collapselab.training.heads.frozen import weights_hash
 
-        values["donor"] = donor_hash(settings.donor)
+            values[setting] = weights_hash(run, setting)
     return values
 
 
@@ -286,48 +278,32 @@ def _batch(settings: Settings, block: int) -> int:
 
 
 def _checkpoints(settings: Settings, steps: int, steps_per_epoch: float) -> dict[int, str]:
-    text = settings.checkpoints.strip()
-    if text.startswith("log:"):
-        chosen = {step: _epoch_name(step / steps_per_epoch) for step in _log_spaced(text, steps)}
-    else:
-        chosen = _named_epochs(text, steps, steps_per_epoch)
-    if steps not in chosen:
-        epochs = settings.epochs or (None if settings.steps else 1.0)
-        chosen[steps] = _epoch_name(epochs or steps / steps_per_epoch)
-    for name, count in Counter(chosen.values()).items():
-        if count > 1:
-            raise ConfigError(f"checkpoints: {text} gives {count} checkpoints of the name {name}.")
-    return dict(sorted(chosen.items()))
-
-
-def _log_spaced(text: str, steps: int) -> list[int]:
-    count = text.removeprefix("log:")
-    if not re.fullmatch("[0-9]{1,9}", count) or not 2 <= int(count) <= MOST_CHECKPOINTS:
-        needed = f"Write log: and a number from 2 to {MOST_CHECKPOINTS:,}, as in log:20."
-        raise ConfigError(f"checkpoints: {text[:80]} is not valid. {needed}")
-    last = int(count) - 1
-    return sorted({0, *(round(math.exp(math.log(steps) * i / last)) for i in range(last + 1))})
-
-
-def _named_epochs(text: str, steps: int, steps_per_epoch: float) -> dict[int, str]:
-    chosen: dict[int, str] = {}
-    for part in text.split(",") if text else []:
-        try:
-            epoch = float(part)
-        except ValueError:
-            epoch = math.nan
-        if not 0 <= epoch <= MOST_COUNT:
-            raise ConfigError(
-                f"checkpoints: {part.strip()[:80]!r} is not an epoch. Write them as in 0,1,3 or as log:20."
-            )
-        step, name = max(round(epoch * steps_per_epoch), epoch > 0), _epoch_name(epoch)
+    """Step → name of every checkpoint, in order; the last step is always one."""
+    text, chosen = settings.checkpoints.strip(), dict[int, str]()
+    try:
+        if text.startswith("log:"):
+            last = int(text.removeprefix("log:")) - 1
+            spaced = {0, *(round(math.exp(math.log(steps) * i / last)) for i in range(last + 1))}
+            epochs = [step / steps_per_epoch for step in sorted(spaced)]
+        else:
+            epochs = [float(part) for part in text.split(",") if text]
+        planned = [(max(round(epoch * steps_per_epoch), epoch > 0), _epoch_name(epoch)) for epoch in epochs]
+        if min(epochs, default=0) < 0:
+            raise ValueError
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        message = f"checkpoints: {text[:80]!r} is not valid. Write epochs, as in 0,1,3, or log:20 for 20 steps."
+        raise ConfigError(message) from error
+    for step, name in planned:
         if step > steps:
             end = _epoch_name(steps / steps_per_epoch)
             raise ConfigError(f"checkpoints: epoch {name} is after the end of the training, at epoch {end}.")
-        if step in chosen and chosen[step] != name:
+        if chosen.setdefault(step, name) != name:
             raise ConfigError(f"checkpoints: epochs {chosen[step]} and {name} are both step {step:,}. Leave one out.")
-        chosen[step] = name
-    return chosen
+    end = settings.epochs or (None if settings.steps else 1.0) or steps / steps_per_epoch
+    chosen.setdefault(steps, _epoch_name(end))
+    if len(set(chosen.values())) < len(chosen):
+        raise ConfigError(f"checkpoints: {text} gives two checkpoints one name: {', '.join(chosen.values())}.")
+    return dict(sorted(chosen.items()))
 
 
 def _epoch_name(epoch: float) -> str:

@@ -34,6 +34,7 @@ from collapselab.records.run import (
 from collapselab.trackers import NONE, TrackedRun, check_tracker, tracked
 from collapselab.training.checkpointing import Around, Checkpointing
 from collapselab.training.heads import check_head, make_head
+from collapselab.training.heads.frozen import start_from
 from collapselab.training.settings import Plan, Settings, TrainOptions, model_config, plan, resolved, settings_from
 from collapselab.training.trainer import LanguageTrainer, training_arguments
 
@@ -69,6 +70,8 @@ def train(
             dist.broadcast_object_list(decided)
         if missing := decided[0]:
             model = build_model(config, seed=settings.seed)
+            if settings.init_from is not None:
+                start_from(model, settings.init_from)
             head_updates = make_head(model, settings, counts=opened.train.counts)
             trainer = LanguageTrainer(model, opened.train, settings, planned, args, head_updates)
             if first:  # after all that can be refused

@@ -127,9 +127,9 @@ class ProcessPool:
         device, gpus = self.request.device, torch.cuda.device_count()
         if device == "auto" and gpus > 1:
             device = f"cuda:{slot % gpus}"
-        threads, retry, report_to = threads_each(self.request.jobs), self.request.retry_failed, self.request.report_to
-        worker = self._workers[slot] = Worker(self.context, str(self.folder.path), threads, device, retry, report_to)
-        return worker
+        how = {"device": device, **self.request.how}
+        self._workers[slot] = Worker(self.context, str(self.folder.path), threads_each(self.request.jobs), how)
+        return self._workers[slot]
 
     def _receive(self) -> None:
         """Note what processes have finished, or that they died; wait about a second for the first of them."""
@@ -217,7 +217,7 @@ def _signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def work(pipe: Connection, path: str, threads: int, device: str, retry: bool, report_to: str) -> None:
+def work(pipe: Connection, path: str, threads: int, how: dict[str, Any]) -> None:
     """The worker's main function: receive a run, perform it, send the outcome, until there is none or a signal."""
     import torch
 
@@ -234,7 +234,7 @@ def work(pipe: Connection, path: str, threads: int, device: str, retry: bool, re
             log = folder.log(entry.name)
             try:
                 with disk_errors(log), output_to(log):
-                    outcome = perform(folder, entry, options, device=device, retry=retry, report_to=report_to)
+                    outcome = perform(folder, entry, options, **how)
             except Exception as error:  # noqa: BLE001  such as a full disk: the parent process shows the reason
                 outcome = RunOutcome(entry.name, "stopped", reason(error))
             pipe.send(outcome)

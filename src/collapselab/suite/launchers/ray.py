@@ -37,8 +37,7 @@ class RayLauncher(Launcher):
         actor = _connected().remote(_Owner).options(**owner, num_cpus=0).remote(str(request.folder.path.resolve()))
         memory = int(wanted.memory * 2**30)
         resources = {"num_cpus": wanted.cpus, "num_gpus": wanted.gpus, "memory": memory, "max_retries": RETRIES}
-        how = {"retry": request.retry_failed, "report_to": request.report_to}
-        added = actor.add.remote(entries, request.suite.measure, how, resources)
+        added = actor.add.remote(entries, request.suite.measure, request.how, resources)
         return dict(_connected().get(added))
 
     def states(self, folder: SuiteFolder) -> dict[str, str]:

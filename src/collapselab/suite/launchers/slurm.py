@@ -48,7 +48,7 @@ class SlurmLauncher(Launcher):
     def submit(self, request: LaunchRequest, entries: list[Entry], update: Callable[[], None]) -> dict[str, str]:
         suite, folder = request.suite, request.folder.path.resolve()
         executor = self._executor or slurm_executor(suite, folder)
-        job = SlurmJob(str(folder), suite.measure, retry=request.retry_failed, report_to=request.report_to)
+        job = SlurmJob(str(folder), suite.measure, **request.how)
         submitted: dict[str, str] = {}
         for part in (entries[first : first + ARRAY] for first in range(0, len(entries), ARRAY)):
             try:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collapselab.training.settings import Settings
 
 OF_DONORS = ("frozen-donor", "frozen-donor-permuted")
+OF_RUNS = ("donor", "init_from")
+"""Settings that name another run; it is identified by its weights."""
 
 HEADS = {name: Choice(make, **entry) for name, make, entry in choices("heads")}
 
@@ -36,21 +38,18 @@ def check_head(settings: "Settings", *, vocabulary: int, tokenizer: Path | None 
     head, of_run = settings.head, settings.donor
     if settings.tied and head != "learned":
         raise ConfigError(f"head: {head} is not the input embeddings, but tied is true. Set tied to false.")
-    if of_run is not None and head not in OF_DONORS:
-        raise ConfigError(
-            f"donor: {of_run} is given, but the head {head} takes none. Choose {' or '.join(OF_DONORS)}, or no donor."
-        )
-    if head in OF_DONORS:
-        if of_run is None:
-            raise ConfigError(f"head: {head} needs a donor. Name the folder of a finished run as donor.")
-        from collapselab.training.heads.frozen import check_donor
+    if (of_run is None) == (head in OF_DONORS):
+        heads = " and ".join(OF_DONORS)
+        raise ConfigError(f"donor: the heads {heads} need one, and no others; got head {head} with donor {of_run}.")
+    for setting in OF_RUNS:
+        if (path := getattr(settings, setting)) is not None:
+            from collapselab.training.heads.frozen import check_run
 
-        check_donor(of_run, classes=vocabulary, dim=settings.width, tokenizer=tokenizer)
+            check_run(path, setting, classes=vocabulary, dim=settings.width, tokenizer=tokenizer)
     if head == "frozen-etf" and vocabulary > settings.width + 1:
         raise ConfigError(
-            f"head: frozen-etf of {vocabulary:,} tokens has no place in {settings.width:,} dimensions, which hold a "
-            f"simplex frame of at most {settings.width + 1:,}. Choose a width of at least {vocabulary - 1:,}, or a "
-            "smaller vocabulary (collapselab corpus build … --tokenizer characters)."
+            f"head: a simplex frame in {settings.width:,} dimensions holds at most {settings.width + 1:,} tokens, got "
+            f"{vocabulary:,}. Choose a larger width or a smaller vocabulary (corpus build … --tokenizer characters)."
         )
 
 

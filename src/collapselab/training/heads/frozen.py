@@ -17,11 +17,12 @@ from typing import Any, final
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
+from transformers import PreTrainedModel
 
 from collapselab.errors import ConfigError
 from collapselab.models.find import checkpoint_model
 from collapselab.models.load import load_model
-from collapselab.models.taps import OutputLayer, output_layer
+from collapselab.models.taps import output_layer
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at, verify_checkpoint
 
 ROWS_AT_ONCE = 512
@@ -141,13 +142,14 @@ def _random_directions(model: Any, generator: Generator) -> Tensor:
 
 def as_given(model: Any, inputs: HeadInputs, generator: Generator) -> None:
     """The donor's rows."""
-    head = _donated(inputs)
+    head = output_layer(load_run(str(inputs.donor), "donor"))
     freeze(model, head.weight, head.bias)
 
 
 def permuted(model: Any, inputs: HeadInputs, generator: Generator) -> None:
     """The donor's rows, each for another token of about the same frequency: norms, angles and spectrum are the same."""
-    head, rows = _donated(inputs), permutation_within_bins(inputs.counts, generator)
+    head = output_layer(load_run(str(inputs.donor), "donor"))
+    rows = permutation_within_bins(inputs.counts, generator)
     freeze(model, head.weight[rows], None if head.bias is None else head.bias[rows])
 
 
@@ -162,58 +164,64 @@ def permutation_within_bins(counts: Tensor, generator: Generator) -> Tensor:
     return rows
 
 
-def find_donor(path: str) -> Checkpoint:
-    """The checkpoint that a donor means: itself, or the last one of a finished run."""
+def find_run(path: str, setting: str) -> Checkpoint:
+    """The checkpoint that the path in a setting means: itself, or the last one of a finished run."""
     folder = RunFolder(path)
     record = folder.record()
-    if record is None:
-        checkpoint = checkpoint_at(path)
-        if checkpoint is None or not checkpoint.exists():
-            raise ConfigError(f"donor: {path} is neither a run nor a checkpoint of one. Name a run that is trained.")
-        return checkpoint
-    planned = sorted(record.plan.checkpoints, key=record.plan.checkpoints.__getitem__)
-    if not planned:
-        raise ConfigError(f"donor: {path} is a run without checkpoints. Name one that is trained.")
-    missing = [name for name in planned if not Checkpoint(folder, name).exists()]
-    if missing:
+    steps = {} if record is None else record.plan.checkpoints
+    found = Checkpoint(folder, max(steps, key=steps.__getitem__)) if steps else checkpoint_at(path)
+    if found is None or not found.exists():
         raise ConfigError(
-            f"donor: {path} is not finished: its checkpoint {missing[-1]} is not there. Train it to its end, or name "
-            "one of its checkpoints."
+            f"{setting}: {path} is neither a finished run nor a checkpoint of one. Train it to its end, or name one of "
+            "its checkpoints."
         )
-    return Checkpoint(folder, planned[-1])
+    return found
 
 
-def donor_hash(path: str) -> str:
-    """16 hex digits over the contents of the donor's weights."""
-    checkpoint = find_donor(path)
+def weights_hash(path: str, setting: str) -> str:
+    """16 hex digits over the contents of a run's weights."""
+    checkpoint = find_run(path, setting)
     record = checkpoint.run.checkpoint(checkpoint.name, verify=False)
     assert record is not None
     weights = sorted((name, digest) for name, digest in record.files.items() if name.endswith(".safetensors"))
     return hashlib.sha256(repr(weights).encode()).hexdigest()[:16]
 
 
-def check_donor(path: str, *, classes: int, dim: int, tokenizer: Path | None) -> None:
-    """ConfigError where the donor's output layer is of another shape, or its rows are of other tokens."""
-    checkpoint = find_donor(path)
+def check_run(path: str, setting: str, *, classes: int, dim: int, tokenizer: Path | None) -> None:
+    """ConfigError where the run's output layer is of another shape, or its rows are of other tokens."""
+    checkpoint = find_run(path, setting)
     record = checkpoint.run.record()
-    width = None if record is None else record.settings.get("width")
-    if record is None or not isinstance(width, int):
-        raise ConfigError(f"donor: {path} does not say its width in run.json. Name a run that was trained here.")
-    shape = (record.corpus.vocabulary, width)
-    if shape != (classes, dim):
+    shape = "unknown size" if record is None else f"{record.corpus.vocabulary} tokens × {record.settings.get('width')}"
+    if shape != (needed := f"{classes} tokens × {dim}"):
         raise ConfigError(
-            f"donor: {path} has an output layer of {shape[0]:,} tokens × {shape[1]:,}, but this model needs "
-            f"{classes:,} × {dim:,}. Choose a donor of the same vocabulary and width."
+            f"{setting}: {path} has an output layer of {shape}, but this model needs {needed}. Choose a run of "
+            "the same vocabulary and width."
         )
     if tokenizer is not None and (checkpoint.path / tokenizer.name).read_bytes() != tokenizer.read_bytes():
         raise ConfigError(
-            f"donor: {path} was trained with another tokenizer than this corpus, so its rows are of other tokens. "
-            "Choose a donor that was trained on this corpus."
+            f"{setting}: {path} was trained with another tokenizer than this corpus. Choose a run with the same one, "
+            f"or build the corpus with that of the run: --tokenizer {checkpoint.path}"
         )
 
 
-def _donated(inputs: HeadInputs) -> OutputLayer:
-    assert inputs.donor is not None
-    checkpoint = find_donor(inputs.donor)
+def load_run(path: str, setting: str) -> PreTrainedModel:
+    """The model of a finished run, or of a checkpoint, whose files are checked."""
+    checkpoint = find_run(path, setting)
     verify_checkpoint(checkpoint)
-    return output_layer(load_model(checkpoint_model(checkpoint)))
+    return load_model(checkpoint_model(checkpoint))
+
+
+def start_from(model: Any, path: str) -> None:
+    """Give the model the weights of a run; ConfigError where its architecture is another."""
+    weights, own = load_run(path, "init_from").state_dict(), model.state_dict()
+    differing = [
+        name
+        for name in sorted(weights.keys() | own.keys())
+        if name not in own or name not in weights or own[name].shape != weights[name].shape
+    ]
+    if differing:
+        raise ConfigError(
+            f"init_from: {path} has another architecture: {differing[0]} differs. Give the same family, width, depth, "
+            "head_size and context as that run."
+        )
+    model.load_state_dict(weights)

@@ -75,8 +75,8 @@ INTERVENTIONS = {
 FIRST_STEPS = 20
 """Steps in which the two gradients are compared before a penalty acts for the first time."""
 
-USUAL, LARGEST = (0.01, 0.3), 10.0
-"""Doses that trainings usually have, and the largest that is taken: beyond it little is left of the cross-entropy."""
+LARGEST = 10.0
+"""The largest dose: beyond it little is left of the cross-entropy."""
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _TEXT = re.compile(
@@ -156,17 +156,11 @@ def _parse(text: str) -> Dose:
         hint = did_you_mean(name.lower(), INTERVENTIONS, otherwise=f"Choose from {', '.join(INTERVENTIONS)}.")
         raise ConfigError(f"intervene: {name[:80]} is not an intervention. {hint}")
     if size > LARGEST:
-        raise ConfigError(
-            f"intervene: {text[:80]} has a dose above {LARGEST:g}. It is the ratio of the penalty's gradient to "
-            f"that of the cross-entropy; usual are {USUAL[0]:g} to {USUAL[1]:g}."
-        )
-    window = (0.0, 1.0)
-    if matched["start"] is not None:
-        window = (round(float(matched["start"]), 6), round(float(matched["end"]), 6))
+        raise ConfigError(f"intervene: {text[:80]} has a dose above {LARGEST:g}; usual are 0.01 to 0.3.")
+    window = (round(float(matched["start"] or 0), 6), round(float(matched["end"] or 1), 6))
     if not 0 <= window[0] < window[1] <= 1:
-        raise ConfigError(
-            f"intervene: {text[:80]} has no window. It goes from a share of the training to a larger, 0 to 1."
-        )
+        needed = "It goes from a share of the training to a larger one, 0 to 1."
+        raise ConfigError(f"intervene: {text[:80]} has no window. {needed}")
     signs, rest = INTERVENTIONS[name].signs, text.removeprefix(f"{name}:").removeprefix(sign)
     if signs == "both" and not sign and size:
         raise ConfigError(f"intervene: {text} has no sign. Both exist: write {name}:+{rest} or {name}:-{rest}.")

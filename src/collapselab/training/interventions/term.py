@@ -88,8 +88,6 @@ class Term:
         self.idle_steps = 0
         self.factor = 0.0
         """λ of the step."""
-        self.live_text = ""
-        """The last step in a few words; empty if the intervention had no part in it."""
         self.values: list[Tensor] = []
         """Penalties of the parts of the step."""
         self._first: list[float] = []
@@ -129,8 +127,6 @@ class Term:
         self._line += torch.tensor(
             [1.0, self.factor, rho if acted else 0.0, value is not None, value or 0.0], dtype=torch.float64
         )
-        shown = "cannot act" if value is None else f"{value:.3g}"
-        self.live_text = f"{self.name} {shown} (λ {self.factor:+.2g}, ρ {rho:+.2g})"
         return Compared(self.name, of_loss, of_penalty, value, idle and self.idle_steps == 1)
 
     def log_values(self) -> dict[str, float]:
