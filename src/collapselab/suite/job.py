@@ -81,7 +81,7 @@ class RunOutcome:
     why: str | None = None
 
 
-def perform(folder: SuiteFolder, entry: Entry, options: Options, *, retry: bool = False, **how: str) -> RunOutcome:
+def perform(folder: SuiteFolder, entry: Entry, options: Options, *, retry: bool = False, **how: Any) -> RunOutcome:
     """Do what is missing of a run, in no other process at the same time. A failure is kept, and tried again by `retry`.
 
     `how` are `device` and `report_to`, as `train` and `measure` take them.
@@ -112,7 +112,7 @@ def perform(folder: SuiteFolder, entry: Entry, options: Options, *, retry: bool 
         return RunOutcome(entry.name, "busy")
 
 
-def perform_in_job(path: str, entry: Entry, options: Options, *, retry: bool = False, **how: str) -> str:
+def perform_in_job(path: str, entry: Entry, options: Options, *, retry: bool = False, **how: Any) -> str:
     """Perform a run in a job of a cluster, and collect; RunError where the run failed."""
     from collapselab.suite.collect import collect
 
@@ -168,7 +168,7 @@ def output_to(path: Path) -> Iterator[None]:
                 os.close(old)
 
 
-def _train_and_measure(folder: SuiteFolder, entry: Entry, options: Options, unmeasured: list[str], **how: str) -> None:
+def _train_and_measure(folder: SuiteFolder, entry: Entry, options: Options, unmeasured: list[str], **how: Any) -> None:
     """Make the checkpoints that are missing or damaged, and measure those that are not measured."""
     from collapselab.measurement.measure import measure
     from collapselab.training.train import train

@@ -146,7 +146,8 @@ def _estimated(name: str, spec: CorpusSpec, path: Path) -> CorpusFacts:
     if source.validation is not None:
         parts = (tokens, (source.validation.total or 0) / source.train.total * tokens)
     per_block = max(1.0, characters / len(first) / per_token) if recipe.packing == "document" else recipe.block
-    return CorpusFacts(name, path, None, recipe.block, *(max(1, round(part / per_block)) for part in parts), vocabulary)
+    blocks, held_out = (max(1, round(part / per_block)) for part in parts)
+    return CorpusFacts(name, path, None, recipe.block, blocks, held_out, vocabulary)
 
 
 def _source(spec: CorpusSpec) -> "Source":

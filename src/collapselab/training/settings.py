@@ -299,8 +299,8 @@ def _checkpoints(settings: Settings, steps: int, steps_per_epoch: float) -> dict
             raise ConfigError(f"checkpoints: epoch {name} is after the end of the training, at epoch {end}.")
         if chosen.setdefault(step, name) != name:
             raise ConfigError(f"checkpoints: epochs {chosen[step]} and {name} are both step {step:,}. Leave one out.")
-    end = settings.epochs or (None if settings.steps else 1.0) or steps / steps_per_epoch
-    chosen.setdefault(steps, _epoch_name(end))
+    whole = settings.epochs or (None if settings.steps else 1.0) or steps / steps_per_epoch
+    chosen.setdefault(steps, _epoch_name(whole))
     if len(set(chosen.values())) < len(chosen):
         raise ConfigError(f"checkpoints: {text} gives two checkpoints one name: {', '.join(chosen.values())}.")
     return dict(sorted(chosen.items()))
