@@ -1,6 +1,7 @@
 """A launcher from outside is one class and one entry: `suite run`, `suite status` and `suite cancel` find it by name."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from collapselab.cli.suite import app
@@ -127,13 +129,24 @@ def test_an_entry_point_of_another_package_is_a_launcher(monkeypatch: pytest.Mon
     assert list(launchers.launchers()) == ["local", "slurm", "ray", "toy"]
 
 
+def worker_command() -> list[str]:
+    """The command of each worker, as the Kubernetes Job and the SkyPilot task of the documentation have it."""
+    page = (Path(__file__).parents[2] / "docs" / "suites.md").read_text()
+    files = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, flags=re.S)]
+    (job,) = (file["spec"] for file in files if file.get("kind") == "Job")
+    (task,) = (file for file in files if "num_nodes" in file)
+    (worker,) = job["template"]["spec"]["containers"]
+    assert job["completions"] == job["parallelism"] == task["num_nodes"] == 4
+    assert worker["volumeMounts"][0]["mountPath"] == next(iter(task["volumes"])) == "/data"
+    assert worker["command"] == task["run"].split()
+    return list(worker["command"])
+
+
 @pytest.mark.slow
 def test_two_workers_on_one_folder_share_the_runs(tmp_path: Path, tiny: dict[str, Any]) -> None:
-    """As a Kubernetes job starts them: the same command twice, at once."""
-    recipe = written(
-        tmp_path / "shared.yaml", tiny, base=tiny["base"] | {"width": 8, "steps": 100}, grid={"seed": [0, 1, 2, 3]}
-    )
-    command = [sys.executable, "-m", "collapselab", "suite", "run", str(recipe), "--out", str(tmp_path / "suite")]
+    """As Kubernetes and SkyPilot start them: the same command twice, at once."""
+    written(tmp_path / "recipe.yaml", tiny, base=tiny["base"] | {"width": 8, "steps": 100}, grid={"seed": [0, 1, 2, 3]})
+    command = [sys.executable, "-m", *(word.replace("/data", str(tmp_path)) for word in worker_command())]
     workers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [worker.wait(240) for worker in workers] == [0, 0]
     assert len(RUNS.read(tmp_path / "suite" / "runs.csv")) == 8
