@@ -132,7 +132,7 @@ def test_an_entry_point_of_another_package_is_a_launcher(monkeypatch: pytest.Mon
 def worker_command() -> list[str]:
     """The command of each worker, as the Kubernetes Job and the SkyPilot task of the documentation have it."""
     page = (Path(__file__).parents[2] / "docs" / "suites.md").read_text()
-    files = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, flags=re.S)]
+    files = [yaml.safe_load(text) for text in re.findall(r"```yml\n(.*?)```", page, flags=re.S)]
     (job,) = (file["spec"] for file in files if file.get("kind") == "Job")
     (task,) = (file for file in files if "num_nodes" in file)
     (worker,) = job["template"]["spec"]["containers"]

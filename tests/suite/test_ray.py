@@ -31,7 +31,8 @@ def cluster() -> Iterator[Any]:
     found.shutdown()
 
 
-def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    """Wait; on a busy machine a node takes half a minute to start, and a task to import torch."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it takes too long"

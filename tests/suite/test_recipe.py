@@ -210,7 +210,7 @@ def test_the_paper_says_every_setting_of_the_paper() -> None:
     for settings, _ in load_suite("paper").runs:
         assert settings.model_dump(exclude={"width", "depth", "epochs", "weight_decay", "checkpoints", "seed"}) == {
             "family": "gpt-neo", "head_size": None, "tied": True, "dropout": 0.0, "context": 2048, "steps": None, "batch": None,
-            "batch_tokens": None, "optimizer": "adamw", "coupling": 0.0, "donor": None, "lr": 5e-5, "schedule": "linear", "warmup": 0.0, "clip": 1.0,
+            "batch_tokens": None, "optimizer": "adamw", "coupling": 0.0, "donor": None, "init_from": None, "lr": 5e-5, "schedule": "linear", "warmup": 0.0, "clip": 1.0,
             "label_smoothing": 0.0, "head": "learned", "intervene": (), "data_seed": None, "precision": "bf16",
         }  # fmt: skip
         assert isinstance(settings, Settings)

@@ -13,10 +13,10 @@ can be given in a table, `--facts models.csv`, whose column `model` has names or
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Annotated, Any, cast, final
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
@@ -51,19 +51,15 @@ Given = list[tuple[str, dict[str, Cell]]]
 """The lines of a `models.csv`: a name or pattern of models, and what its author says of them."""
 
 
-@final
-@dataclass(frozen=True)
-class CollectedModels:
+class CollectedModels(NamedTuple):
     """What was written, and what a reader should know of it."""
 
     models: int
     runs: int
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
 
-@final
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Which run a model belongs to, and which checkpoint of it it is."""
 
     run: str
@@ -71,9 +67,7 @@ class Place:
     step: int | None
 
 
-@final
-@dataclass(frozen=True)
-class _Model:
+class _Model(NamedTuple):
     """A measured model, the file it is in, and its place among the others."""
 
     result: Result
@@ -175,7 +169,7 @@ def _named(models: list[_Model], *, by_corpus: bool) -> list[_Model]:
         if key in named:
             places = f"{named[key].path} and {model.path}"
             raise ConfigError(f"collect: {' '.join(key)} is there twice, in {places}. Remove one of them.")
-        named[key] = replace(model, place=replace(model.place, run=name))
+        named[key] = model._replace(place=model.place._replace(run=name))
     return list(named.values())
 
 

@@ -8,9 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, NamedTuple, Protocol
 
 from collapselab.disk import disk_errors
 from collapselab.errors import Busy, ConfigError, DiskError, RunError, UserError
@@ -25,9 +24,7 @@ from collapselab.suite.status import missing
 log = logger(__name__)
 
 
-@final
-@dataclass(frozen=True)
-class LaunchRequest:
+class LaunchRequest(NamedTuple):
     """A suite that is to be run, and how. A launcher uses the options that mean something to it."""
 
     suite: Suite
@@ -71,9 +68,7 @@ class Launcher(Protocol):
         return 0
 
 
-@final
-@dataclass(frozen=True)
-class RunOutcome:
+class RunOutcome(NamedTuple):
     """How a run ended. `busy`: another process performs it. `stopped`: by a signal, or the disk; `why` says which."""
 
     run: str

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.records.corpus import read_corpus_record
@@ -58,9 +58,7 @@ GUESS_DOCUMENTS = 200
 """Documents that are read to estimate the size of a corpus."""
 
 
-@final
-@dataclass(frozen=True)
-class CorpusFacts:
+class CorpusFacts(NamedTuple):
     """What planning needs to know of a corpus. Without a `hash` it is not built yet, and its size is an estimate."""
 
     name: str

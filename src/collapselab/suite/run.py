@@ -5,9 +5,8 @@ shipped recipe, a YAML file, or the folder of a suite that was run.
 """
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from collapselab.errors import ConfigError, RunError
 from collapselab.suite.collect import collect
@@ -26,9 +25,7 @@ UPDATE_FACTOR = 100
 """Reading the states of all runs takes at most this part of the time."""
 
 
-@final
-@dataclass(frozen=True)
-class SuiteRun:
+class SuiteRun(NamedTuple):
     """What a `suite run` did: the state of every run, and the jobs where the launcher did not wait."""
 
     states: list[State]

@@ -19,17 +19,14 @@ gradient back through the model to the optimiser; weights, log and state by chec
 
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
-from typing import Any, final
+from typing import Any, NamedTuple
 
 Function = Callable[..., Any]
 
 
-@final
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A head or an optimiser: the function that makes it, and what `collapselab interventions` prints."""
 
     make: Function

@@ -10,9 +10,8 @@ A donor is known by the contents of its weights: where its folder is, and what i
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -44,9 +43,7 @@ Tokens = tuple[Tensor, Tensor]
 """Features (tokens, dim) without gradient, and next tokens (tokens,)."""
 
 
-@final
-@dataclass(frozen=True)
-class HeadInputs:
+class HeadInputs(NamedTuple):
     """What a head is made from, besides the model."""
 
     counts: Tensor
