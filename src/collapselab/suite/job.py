@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from collapselab.disk import disk_errors
-from collapselab.errors import Busy, ConfigError, DiskError, RunError, UserError
+from collapselab.errors import Busy, ConfigError, DamagedError, DiskError, RunError, UserError
 from collapselab.messages import logger
 from collapselab.records.options import Options
 from collapselab.records.run import Checkpoint, RunFolder
@@ -94,7 +94,7 @@ def perform(folder: SuiteFolder, entry: Entry, options: Options, *, retry: bool 
                 return RunOutcome(entry.name, "failed", failure.why)
             try:
                 with disk_errors(folder.path):
-                    _train_and_measure(folder, entry, options, unmeasured, **how)
+                    _train_and_measure(folder, entry, options, unmade, unmeasured, **how)
             except DiskError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever goes wrong in one run, the others continue
@@ -163,13 +163,25 @@ def output_to(path: Path) -> Iterator[None]:
                 os.close(old)
 
 
-def _train_and_measure(folder: SuiteFolder, entry: Entry, options: Options, unmeasured: list[str], **how: Any) -> None:
+def _train_and_measure(
+    folder: SuiteFolder, entry: Entry, options: Options, unmade: list[str], unmeasured: list[str], **how: Any
+) -> None:
     """Make the checkpoints that are missing or damaged, and measure those that are not measured."""
     from collapselab.measurement.measure import measure
     from collapselab.training.train import train
 
     run = RunFolder(folder.run(entry.name))
-    train(entry.settings, entry.corpus.path, run.path, **how)
+    if unmade or any(_is_damaged(run, name) for name in unmeasured):
+        train(entry.settings, entry.corpus.path, run.path, **how)
     for name in unmeasured:
         log.info("%s: measuring checkpoint %s", entry.name, name)
         measure(Checkpoint(run, name), entry.corpus.path, options=options, **how)
+
+
+def _is_damaged(run: RunFolder, checkpoint: str) -> bool:
+    """Whether a checkpoint that is to be measured is not the one that was written: training makes it again."""
+    try:
+        run.checkpoint(checkpoint)
+    except DamagedError:
+        return True
+    return False
