@@ -8,7 +8,7 @@ split. The next tokens that are predicted stay those of the text.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -430,11 +430,11 @@ def report_measurement(report_to: str, result: Result, checkpoint: Checkpoint | 
         tracker.scalars(logged(result), step)
 
 
-def logged(result: Result, only: Collection[str] | None = None) -> dict[str, float]:
-    """Return the values of a result, or of `only` these metrics, under the names they are logged by."""
+def logged(result: Result) -> dict[str, float]:
+    """Return the values of a result under the names they are logged by."""
     values: dict[str, float] = {}
     for row in result.rows:
-        if row.split == "train" and row.bin == "all" and row.value is not None and (only is None or row.metric in only):
+        if row.split == "train" and row.bin == "all" and row.value is not None:
             name = row.metric if row.layer == "last" else f"layer{row.layer}/{row.metric}"
             values[f"{PREFIX}/{name}"] = row.value
             if row.null is not None:
