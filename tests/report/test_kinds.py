@@ -1,12 +1,14 @@
 """The page is chosen by what it is about: one model, several models, or a suite."""
 
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collapselab import load_results
 from collapselab.core.catalogue import METRICS
+from collapselab.errors import DamagedError
 from collapselab.records.measurement import Result
 from collapselab.records.profile import HEADLINES, profile
 from collapselab.records.tables import Row
@@ -46,6 +48,18 @@ def test_the_page_of_one_model_has_a_bar_for_each_property_and_its_tokens(result
     assert page.with_class("token-search")
     assert "id" not in [attrs.get("id") for _, attrs in page.elements]
     assert page.data["saved"]["results.csv"]
+
+
+def test_a_model_in_the_working_directory_is_found_among_results(results: Path, tmp_path: Path) -> None:
+    """`measure neo-16 --out results/` names the file after the folder of the model too."""
+    path = result_of(results, 16)
+    (result,) = load_results(path)
+    relative = replace(result, facts=result.facts | {"model": "neo-16", "run": "neo-16"})
+    relative.save(tmp_path / f"there--neo-16.{path.name.split('.')[-2]}.json")
+    assert [found.name for found in load_results(tmp_path)] == ["neo-16"]
+    relative.save(tmp_path / f"there--neo-32.{path.name.split('.')[-2]}.json")
+    with pytest.raises(DamagedError):
+        load_results(tmp_path)
 
 
 def test_a_result_is_reported_beside_its_file(results: Path) -> None:

@@ -171,24 +171,27 @@ def side_by_side(results: Results) -> Table:
 
 
 def sweep_table(results: Results) -> Table:
-    """A line for each model: its loss, and one metric of each property; for more models than have room as columns."""
+    """A row for each model: its loss, and a metric of each property under the code of the property."""
     names = [name for name in DEFAULT_METRICS if name in METRICS]
-    corpora = len({result.facts["corpus_hash"] for result in results}) > 1
-    are_told_apart = len({_short(result) for result in results}) == len({result.name for result in results})
+    different = len({result.name for result in results})
+    models, parts = [_short(result) for result in results], [PurePath(_short(result)).name for result in results]
+    models = next((found for found in (parts, models) if len(set(found)) == different), [one.name for one in results])
+    texts = [str(result.facts.get("text") or PurePath(result.facts["corpus"]).name) for result in results]
     scores: list[Any] = [result.facts["splits"]["validation"] for result in results]
     titles = {"loss": "loss", "bits_per_byte": "bits/byte"}
     titles = {key: title for key, title in titles.items() if any(score.get(key) is not None for score in scores)}
     rows = []
-    for result, score in zip(results, scores, strict=True):
+    for result, score, model, text in zip(results, scores, models, texts, strict=True):
         measured = {row.metric: row.value for row in result.rows if _is_plain(row) and row.layer == "last"}
-        corpus = [escape(PurePath(result.facts["corpus"]).name)] if corpora else []
         values = [*(score.get(key) for key in titles), *(measured.get(name) for name in names)]
-        rows.append([escape(_short(result) if are_told_apart else result.name), *corpus, *map(_number, values)])
-    text = ["model", *(["corpus"] if corpora else [])]
-    table = _table(*text, *titles.values(), *names, rows=rows, text_columns=len(text))
-    table.columns[0].no_wrap = True
-    for column in table.columns:
-        column.overflow = "fold"  # names of metrics are broken, never cut
+        numbers = ["–" if value is None else f"{value:.3g}" for value in values]
+        rows.append([escape(model), *([escape(text)] if len(set(texts)) > 1 else []), *numbers])
+    text_columns = ["model", *(["text"] if len(set(texts)) > 1 else [])]
+    codes = [METRICS[name].property.split()[0] for name in names]
+    table = _table(*text_columns, *titles.values(), *codes, rows=rows, text_columns=len(text_columns))
+    table.columns[0].no_wrap, table.columns[0].overflow = True, "fold"
+    told = ", ".join(f"{code}: {name}" for code, name in zip(codes, names, strict=True))
+    table.caption, table.caption_justify = told, "left"
     return table
 
 

@@ -160,7 +160,9 @@ def find_results(path: str | Path, *, cache: str | Path | None = None) -> list[S
         return _in_file(path)
     results = [StoredResult(Result.load(file), file) for file in _files_of(path)]
     for result, file in ((stored.result, stored.path) for stored in results if FILE.fullmatch(stored.path.name)):
-        if file.name != result_file(path, result.name or "model", file.name.split(".")[-2]).name:
+        # A model given relative to its folder has only a part of the path after which its file is named.
+        name = result_file(path, result.name or "model", file.name.split(".")[-2]).name
+        if not f"--{file.name}".endswith(f"--{name}"):
             raise DamagedError(f"{file}: holds the measurement of {result.name}. Delete it and measure again.")
     if not results:
         results = _in_cache(path, Path(cache) if cache else user_cache("measure"))
