@@ -135,7 +135,7 @@
   function say(marked) {
     if (!form) return;
     const shown = visible().length;
-    form.count.value = `${shown} runs shown` + (marked === null ? "" : `, ${marked} marked`);
+    form.count.value = `${shown} ${form.mark ? "runs" : "models"} shown` + (marked === null ? "" : `, ${marked} marked`);
   }
 
   function filter() {
@@ -230,8 +230,9 @@
     return { names: lines[0] || [], lines: lines.slice(1) };
   }
 
-  function shownNumber(text, digits) {
+  function shownNumber(text, digits, grouped) {
     const number = Number(text);
+    if (grouped && Number.isInteger(number)) return number.toLocaleString("en");
     return Number.isInteger(number) ? text.replace(/\.0$/, "") : String(Number(number.toPrecision(digits)));
   }
 
@@ -255,7 +256,7 @@
       table.names.forEach((name, i) => {
         if (hiddenColumn(name)) return;
         const cell = document.createElement("th"), button = document.createElement("button");
-        cell.scope = "col"; button.type = "button"; button.textContent = name;
+        cell.scope = "col"; button.type = "button"; button.textContent = pick ? name : name.replaceAll("_", "_\u200b"); // long names may break
         if (numeric[i]) cell.className = "number";
         button.addEventListener("click", () => { sort = sort && sort.column === i ? { column: i, way: -sort.way } : { column: i, way: 1 }; show(); });
         cell.dataset.column = i;
@@ -289,7 +290,7 @@
         line.forEach((text, i) => {
           if (hiddenColumn(table.names[i])) return;
           const cell = document.createElement("td");
-          cell.textContent = numeric[i] && text !== "" ? shownNumber(text, pick ? 6 : 3) : text;
+          cell.textContent = numeric[i] && text !== "" ? shownNumber(text, pick ? 6 : 3, !pick) : text;
           cell.className = numeric[i] ? "number" : text.length > 48 ? "long" : "";
           row.append(cell);
         });
