@@ -91,9 +91,8 @@ def _commands(data: ReportData) -> list[str]:
     """Return the commands that repeat this: from the recipe of a suite, else from the tables."""
     folder = shlex.quote(data.name)
     suite = [f"collapselab suite run {folder}"] if (data.directory / "suite.json").is_file() else []
-    asked, options = data.analysis, ""
-    if asked is not None:
-        options = f" --outcome {asked.outcome} --permutations {asked.permutations} --seed {asked.seed}"
+    asked = data.analysis
+    options = f" --outcome {asked.outcome} --permutations {asked.permutations} --seed {asked.seed}" if asked else ""
     return [*suite, f"collapselab analyze {folder}{options}", f"collapselab report {folder}"]
 
 

@@ -14,8 +14,6 @@ Axis = TypeVar("Axis", alt.X, alt.Y)
 NUMBER = "replace(format(datum.value, '.4~g'), '-', '\u2212')"
 """Tick labels from the value itself: formats based on the step between ticks write 0.12 as 0.1."""
 FEW_DECADES = 1.6
-MOST_WHOLE = 8
-"""Maximal number of ticks on an axis of whole numbers."""
 WIDE = 10
 """Values this many times their median are drawn on a logarithmic axis (symmetric about 0 if both signs occur)."""
 FAR = 2
@@ -57,9 +55,9 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def whole_ticks(values: Iterable[int]) -> list[int]:
-    """Return whole numbers from the smallest to the largest value, thinned to at most `MOST_WHOLE`."""
+    """Return whole numbers from the smallest to the largest value, thinned to about eight."""
     low, high = min(values := list(values)), max(values)
-    return list(range(low, high + 1, 1 + (high - low) // MOST_WHOLE))
+    return list(range(low, high + 1, 1 + (high - low) // 8))
 
 
 def drawn_values(data: ReportData, metric: str, *, from_initialisation: bool = False) -> Floats:

@@ -10,8 +10,6 @@ from collapselab.report.data import ReportData
 from collapselab.report.view import Columns, Keys, Line, View, columns, in_order, label
 from collapselab.report.words import metric_name, regime_name, trend_note
 
-ALL = "all models"
-"""Name of the only regime if no setting but the checkpoint varies."""
 TABLE = "sizes"
 
 
@@ -40,7 +38,7 @@ def _size_table(data: ReportData) -> Columns:
     others = [name for name in data.models.varying if name != "epoch"]
     several = data.models.frame["family"].nunique() > 1
     ends["where"] = [
-        (f"{family}, " if several else "") + (regime_name(Regime.of(others, values)) if others else ALL)
+        (f"{family}, " if several else "") + (regime_name(Regime.of(others, values)) if others else "all models")
         for family, values in zip(ends["family"], row_tuples(ends, others), strict=True)
     ]
     means = ends.groupby(["where", "width", "depth"], dropna=False)[data.main].mean().reset_index()
