@@ -30,6 +30,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """A corpus of some hundred tokens."""
+    source = open_source(["storyworld:stories=2,validation=1"])
+    return build_corpus(source, tmp_path_factory.mktemp("few") / "corpus", Recipe(tokenizer="characters", block=32))
+
+
+@pytest.fixture(scope="session")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Sentences of small stories, one a block: most are shorter than the block, some longer."""
     folder = tmp_path_factory.mktemp("documents")
