@@ -238,7 +238,7 @@ def verified(suite: Path) -> Path:
     write_tables(suite, tables, made_from=[("a-1/run.json", sha256(suite / "a-1" / "run.json"))])
     analyze(suite, permutations=99)
     recipe = {
-        "question": "Why?  ![x](http://evil.example/q.png) <b>*now*</b>",
+        "question": "Why?  ![x](http://evil.example/q.png) <b>*now*",
         "corpora": {"own": {"source": "/home/jane/secret/books", "validation": "~/x/held-out.txt"}},
     }
     SuiteRecord(name="tiny", scale="full", recipe=recipe).write(suite / "suite.json")
@@ -262,7 +262,7 @@ def test_only_files_that_were_verified_are_published(verified: Path) -> None:
 
 def test_a_question_is_plain_text_in_the_card(verified: Path) -> None:
     card = (publish(verified, to="hf:me/a").folder / "README.md").read_text()
-    assert r"\!\[x\](http://evil.example/q.png) &lt;b>\*now\*&lt;/b>" in card
+    assert r"\!\[x\](http://evil.example/q.png) &lt;b>\*now\*" in card
     assert "![" not in card
 
 
