@@ -9,8 +9,8 @@
     heads/             HEADS: how the output layer is replaced or frozen
     optimizers.py      OPTIMIZERS: how weights are updated
     checkpointing.py   what happens around the steps: restore, log, check, checkpoint, save, stop
-    callback.py        `CollapseCallback`: the metrics while any Trainer of the library trains;  lightning.py: in
-                       Lightning;  metric.py: a metric of torchmetrics
+    monitor.py         `CollapseMonitor`: metrics and alerts in any loop;  callback.py: in a Trainer of the library;
+                       lightning.py: in one of Lightning;  metric.py: a metric of torchmetrics
     generate.py        `sample`: a trained model writes
 
 Blocks of token ids go from the corpus to the trainer; features and next tokens from the model to the objective; its
