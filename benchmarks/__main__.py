@@ -42,6 +42,7 @@ SUITES = {
     "training": "training",
     "laboratory": "laboratory",
     "interventions": "interventions",
+    "waits": "waits",
     "collecting": "measure",
     "contexts": "contexts",
     "measuring tables": "measure",

@@ -192,6 +192,9 @@ class _Module(_DummyBackendModule):
     def is_available(self) -> bool:
         return _State.is_active
 
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
 
 @contextmanager
 def simulated_device(*, float64: bool = True) -> Iterator[SimulatedDevice]:

@@ -181,18 +181,6 @@ def test_never_holds_a_matrix_of_classes_by_classes(monkeypatch: pytest.MonkeyPa
     assert max(sizes) <= 32 * 32
 
 
-@pytest.mark.parametrize(
-    ("points", "variances", "message"),
-    [
-        (torch.zeros(1, 3), None, r"points of shape \(1, 3\); at least two rows"),
-        (torch.zeros(4, 3), torch.zeros(3), r"4 points but variances of shape \(3,\)"),
-    ],
-)
-def test_wrong_shapes_are_refused(points: Tensor, variances: Tensor | None, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        pair_statistics(points, variances)
-
-
 def test_float32_points_are_taken_as_they_are() -> None:
     points, variances = drawn(12, 5)
     assert_close(

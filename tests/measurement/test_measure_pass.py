@@ -359,10 +359,10 @@ def test_decisions_from_the_logits_are_those_of_the_output_layer_run_again(
     model = build_model(build_config("gpt-neo", width=8, depth=1, vocabulary=320, positions=32), seed=0)
     real, again, asked = LinearClassifier.sure_choices, [], []
 
-    def counted(self: LinearClassifier, top: TopTwo, features: Tensor, classes: Tensor) -> Tensor:
+    def counted(self: LinearClassifier, top: TopTwo, features: Tensor, classes: Tensor, **later: Any) -> Tensor:
         asked.append(len(features))
         again.append(int((classes[top.best] < 0).sum()))
-        return real(self, top, features, classes)
+        return real(self, top, features, classes, **later)
 
     monkeypatch.setattr(LinearClassifier, "sure_choices", counted)
     once = measured(model, text, tokens=300, **options)

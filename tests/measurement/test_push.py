@@ -15,21 +15,21 @@ from rich.console import Console
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
+from collapselab.core.centre_loss import CentreScores
 from collapselab.core.decisions import nearest_centre, output_classifier
 from collapselab.core.moments import ClassMoments
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError
 from collapselab.measurement.collector import LAST, Collectors
-from collapselab.measurement.collectors.decisions import NearestCentres
+from collapselab.measurement.collectors.decisions import CentreLosses, NearestCentres
 from collapselab.measurement.collectors.push import Push
-from collapselab.measurement.collectors.scores import loss_derivatives
 from collapselab.measurement.distributed import Processes
 from collapselab.measurement.measure import measure
 from collapselab.measurement.sample import ByLayer, ClassNumbers
 from collapselab.measurement.show import shown
 from collapselab.models.build import build_config, build_model
-from collapselab.models.taps import OutputLayer, features
+from collapselab.models.taps import OutputLayer
 from collapselab.records.measurement import Result
 from collapselab.records.options import Options
 from collapselab.records.tables import PushRow
@@ -121,28 +121,30 @@ def plan_of(weight: Tensor, counts: Tensor, alphas: tuple[float, ...]) -> Any:
     )
 
 
-def centres_of(moments: ClassMoments, weight: Tensor) -> Any:
+def centres_of(moments: ClassMoments, weight: Tensor, x: Tensor, labels: Tensor) -> Any:
     kept = (moments.counts > 0).nonzero().squeeze(1)
     centres = NearestCentres.__new__(NearestCentres)
     centres.nearest = {LAST: nearest_centre(moments, kept)}
     centres.head = SimpleNamespace(last=output_classifier(weight, None, kept))  # type: ignore[assignment]
-    return Collectors([centres])
+    losses = CentreLosses.__new__(CentreLosses)
+    losses.scores = {LAST: CentreScores(centres.nearest[LAST], moments.counts)}
+    losses.scores[LAST].fit(x, labels)
+    return Collectors([centres, losses])
 
 
-def made(monkeypatch: pytest.MonkeyPatch, weight: Tensor, x: Tensor, labels: Tensor, alphas: tuple[float, ...]) -> Push:
+def made(weight: Tensor, x: Tensor, labels: Tensor, alphas: tuple[float, ...]) -> Push:
     moments = ClassMoments.empty(len(weight), weight.shape[1])
     moments.update(x, labels)
 
     plan = plan_of(weight, moments.counts, alphas)
-    monkeypatch.setattr(plan, "training_batches", lambda: iter([(x, labels, None)]), raising=False)
-    return Push(plan, "validation", centres_of(moments, weight))
+    return Push(plan, "validation", centres_of(moments, weight, x, labels))
 
 
-def test_every_number_is_that_of_the_definition_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_number_is_that_of_the_definition_in_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     weight, x = torch.randn(7, 4, generator=generator), torch.randn(60, 4, generator=generator)
     labels = torch.randint(6, (60,), generator=generator)  # class 6 has no mean
-    push = made(monkeypatch, weight, x, labels, (-0.3, 0.0, 0.25))
+    push = made(weight, x, labels, (-0.3, 0.0, 0.25))
     new, their = torch.randn(40, 4, generator=generator), torch.randint(6, (40,), generator=generator)
     push.add("sums", push.scored(new[:25], their[:25]))
     push.add("sums", push.scored(new[25:], their[25:]))
@@ -158,19 +160,19 @@ def test_every_number_is_that_of_the_definition_in_loops(monkeypatch: pytest.Mon
         assert (own.tokens, centres.tokens) == (40, 40)
 
 
-def test_a_label_without_a_mean_is_scored_by_the_output_layer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_without_a_mean_is_scored_by_the_output_layer_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     weight, x = torch.randn(3, 4, generator=generator), torch.randn(20, 4, generator=generator)
-    push = made(monkeypatch, weight, x, torch.arange(20) % 2, (0.0,))
+    push = made(weight, x, torch.arange(20) % 2, (0.0,))
     push.add("sums", push.scored(x, torch.arange(20) % 3))
     assert [one.tokens for one in push.values().tables["push"]] == [20, 14]
 
 
-def test_pushing_changes_nothing_where_classes_have_collapsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pushing_changes_nothing_where_classes_have_collapsed() -> None:
     """Features are their class means, and the model is sure of the class: they are where they would move to."""
     frame = torch.eye(5) - 1 / 5
     labels = torch.arange(5).repeat(4)
-    push = made(monkeypatch, 60 * frame, frame[labels], labels, (-0.3, 0.0, 0.3))
+    push = made(60 * frame, frame[labels], labels, (-0.3, 0.0, 0.3))
     push.add("sums", push.scored(frame[labels], labels))
     rows = push.values().tables["push"]
     for one in rows:
@@ -179,49 +181,25 @@ def test_pushing_changes_nothing_where_classes_have_collapsed(monkeypatch: pytes
         assert one.ece == pytest.approx(0, abs=1e-6)
 
 
-def test_tau_is_one_over_the_variance_of_gaussian_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes N(μ_c, σ²): then the nearest-centre head with τ = 1/σ² is the true posterior."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(4).repeat(1000)
-    means = torch.randn(4, 3, generator=generator)
-    x = means[labels] + 0.7 * torch.randn(4000, 3, generator=generator)
-    push = made(monkeypatch, torch.randn(4, 3, generator=generator), x, labels, (0.0,))
-    assert push.tau == pytest.approx(1 / 0.49, rel=0.05)
+def test_tau_is_that_of_the_loss_by_centres(model: Any, corpus: Corpus, result: Result) -> None:
+    fitted: list[dict[str, float]] = []
+    original = CentreLosses._fitted
 
-
-def test_tau_is_fitted_to_the_features_of_training_tokens(model: Any, corpus: Corpus, result: Result) -> None:
-    """No other τ has a smaller loss on the tokens that are read for it."""
-    taus: list[Push] = []
-    original = Push._fitted_tau
-
-    def note(self: Push) -> float:
-        taus.append(self)
-        return original(self)
+    def note(self: CentreLosses) -> dict[str, float]:
+        fitted.append(original(self))
+        return fitted[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Push, "_fitted_tau", note)
+        patch.setattr(CentreLosses, "_fitted", note)
         measure(model, corpus, push="0", tokens=300, quiet=True)
-    push = taus[0]
-    sample = push.plan.splits["train"].samples.last
-    with torch.no_grad():
-        batches = [(states, push._places(labels)) for states, labels, _ in push.plan.training_batches()]
-        x = torch.cat([states[places >= 0] for states, places in batches]) - push.origin
-        places = torch.cat([places[places >= 0] for _, places in batches])
-        direct = features(model, sample.read(0, 1).ids)[0, sample.first : -1] - push.origin
-        by_centres = OutputLayer(push.means, -push.halves)
-        slope, curvature = loss_derivatives(by_centres, x, places, push.tau, log_priors=push.log_priors)
-    torch.testing.assert_close(x[: len(direct)], direct, rtol=1e-4, atol=1e-5)
-    assert (sample.labels(0, 1).reshape(-1) == push.ids[places[: len(direct)]]).all()
-    assert row(result, "centres", 0.0).tau == push.tau
-    assert curvature > 0
-    assert abs(slope) < 1e-3 * curvature * push.tau
+    assert row(result, "centres", 0.0).tau == fitted[0][LAST]
 
 
-def test_sums_of_parts_and_from_disk_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_sums_of_parts_and_from_disk_are_those_of_the_whole(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     weight, x = torch.randn(3, 4, generator=generator), torch.randn(20, 4, generator=generator)
     labels = torch.arange(20) % 3
-    push = made(monkeypatch, weight, x, labels, (0.0, 0.5))
+    push = made(weight, x, labels, (0.0, 0.5))
     first, second = push.empty(), push.empty()
     first.add("sums", push.scored(x[:8], labels[:8]))
     second.add("sums", push.scored(x[8:], labels[8:]))

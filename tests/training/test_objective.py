@@ -153,11 +153,11 @@ def test_parts_of_a_step_add_up_to_the_step() -> None:
         assert value == value, name
     features.grad = weight.grad = None
     again, *_ = world("norm:+0.3", "rows:+0.3")
-    again.head = OutputLayer(weight)
+    again.head, again.parts = OutputLayer(weight), 2
     again.begin_step(20)
     for part in range(2):
         (again(features[part : part + 1], labels[part : part + 1]) / 2).backward()
-    compared = {one.name: one for one in again.end_step()}
+    compared = {one.name: one for one in again.end_step()[0]}
     assert features.grad is not None
     assert weight.grad is not None
     assert_close(features.grad, whole[0])

@@ -11,5 +11,5 @@ output_curvature.py    OutputCurvature: how the loss curves in the output layer,
 pairs.py               statistics over all pairs of classes, through points.py and pair_sweep.py
 geometry.py            quantities that several metrics share;  metrics.py: the metrics, and collapse_metrics
 contexts.py            contexts and their next tokens, and their metrics
-vectors.py, threads.py, storage.py   rows, threads and files
+vectors.py, threads.py, devices.py, storage.py   rows, threads, devices and files
 """

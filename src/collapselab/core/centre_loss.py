@@ -80,7 +80,8 @@ class CentreScores:
         """The losses of these tokens; `model_losses` (tokens,) are the model's own."""
         watch = self.watch(labels)
         self.nearest.choices(features.to(self.means.dtype), observe=watch.see)
-        return watch.loss(model_losses)
+        centres, model, tokens, left_out = watch.loss(model_losses).tolist()
+        return CentreLoss(centres, model, int(tokens), int(left_out))
 
     def watch(self, labels: Tensor) -> "CentreWatch":
         """To be shown the classifier's scores of the tokens that these labels follow."""
@@ -156,15 +157,16 @@ class CentreWatch:
         shrunk = (scale * (before - self.best[now])).exp_()
         self.total[now] = self.total[now] * shrunk + torch.cat(sums)
 
-    def loss(self, model_losses: Tensor, tokens: Tensor | None = None) -> CentreLoss:
-        """The losses beside the model's own (tokens,): of all tokens, or of these, by index."""
-        places = self.places if tokens is None else self.places[tokens]
-        among = (places >= 0).nonzero().squeeze(1)
-        kept = among if tokens is None else tokens[among]
-        losses = self.total[kept].log() + self.scores.scale * (self.best[kept] - self.chosen[kept])
-        losses -= self.scores.log_priors[places[among]]
-        model = float(model_losses.to(among.device)[among].double().sum())
-        return CentreLoss(float(losses.sum()), model, len(among), len(places) - len(among))
+    def loss(self, model_losses: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """The numbers of a CentreLoss beside the model's own losses (tokens,): of all tokens, or of these, by index."""
+        chosen = slice(None) if tokens is None else tokens
+        places, best = self.places[chosen], self.best[chosen]
+        has_centre = places >= 0
+        losses = self.total[chosen].log() + self.scores.scale * (best - self.chosen[chosen])
+        losses -= self.scores.log_priors[places.clamp(min=0)]
+        both = torch.stack([losses, model_losses.to(places.device).double()])
+        sums = torch.where(has_centre, both, 0.0).sum(1)
+        return torch.cat([sums, torch.stack([has_centre.sum(), (~has_centre).sum()])])
 
 
 MAX_STEPS, MAX_FACTOR, PRECISION = 30, 4.0, 1e-6

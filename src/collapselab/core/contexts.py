@@ -175,13 +175,6 @@ class Gap:
     null_total: float = 0.0
     """The same, each token replaced by a successor of the context that the null exchanges with its own."""
 
-    def merge(self, other: "Gap", *, times: int = 1) -> "Gap":
-        return Gap(
-            self.tokens + times * other.tokens,
-            self.total + times * other.total,
-            self.null_total + times * other.null_total,
-        )
-
 
 @final
 @dataclass(frozen=True)
@@ -271,10 +264,8 @@ class ContextGeometry:
         """The logit of each cell's token at the mean of these contexts, one a cell."""
         if self.logits is None:
             raise Missing(ReasonCode.NO_HEAD, "about the output layer, thus the last layer only.")
-        device, cells = (
-            self.means.device,
-            zip(torch.split(contexts, ROWS), torch.split(self.table.token, ROWS), strict=True),
-        )
+        device = self.means.device
+        cells = zip(torch.split(contexts, ROWS), torch.split(self.table.token, ROWS), strict=True)
         return torch.cat([self.logits(self.means[some.to(device)], token).double().cpu() for some, token in cells])
 
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -70,14 +70,6 @@ class Decisions:
         return self.tokens, self.agreed, self.nearest_right, self.head_right
 
 
-class Classifier(Protocol):
-    """Chooses a class for each feature."""
-
-    def choices(self, features: Tensor) -> Tensor:
-        """The chosen class of each feature (tokens,)."""
-        ...
-
-
 @final
 class NearestCentre:
     """The output layer beside the nearest class centre, both over the classes seen at least `min_count` times.
@@ -107,11 +99,10 @@ class NearestCentre:
         if not kept.any():
             raise ValueError(f"no class has {min_count} samples or more; no centre can be nearest.")
         classes = kept.nonzero().squeeze(1)
-        head = output_classifier(
-            weight.to(moments.device), None if bias is None else bias.to(moments.device), classes, tile=tile
-        )
+        weight, bias = weight.to(moments.device), None if bias is None else bias.to(moments.device)
         self.kept, self.dim, self.min_count = kept, moments.dim, min_count
-        self.head, self.nearest = head, nearest_centre(moments, classes, tile=tile)
+        self.head = output_classifier(weight, bias, classes, tile=tile)
+        self.nearest = nearest_centre(moments, classes, tile=tile)
 
     def choices(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """For each token the class the output layer chooses and the class with the nearest centre."""
@@ -155,6 +146,38 @@ class Tile(NamedTuple):
 
 Observer = Callable[[Tile], None]
 
+HELD_BYTES = 1 << 30
+"""Features on an accelerator that are kept to be decided again: the host waits once for so many."""
+
+
+@final
+class DecidedLater:
+    """Tokens of several classifiers that are in doubt, to be decided together: the host waits once for all.
+
+    Their features are kept until then. On a CPU there is nothing to wait for: they are decided at once.
+    """
+
+    def __init__(self, device: torch.device | None = None) -> None:
+        """Without a device, as on a CPU."""
+        self.most_bytes, self.held = 0 if device is None or device.type == "cpu" else HELD_BYTES, 0
+        self._waiting: list[tuple[Tensor, Tensor, Tensor, Callable[[Tensor], Tensor]]] = []
+
+    def add(self, chosen: Tensor, doubtful: Tensor, features: Tensor, choices: Callable[[Tensor], Tensor]) -> None:
+        """Replace the choices of the tokens in doubt, a mask (tokens,), now or later."""
+        self._waiting.append((chosen, doubtful, features, choices))
+        self.held += features.numel() * features.element_size()
+        if self.held > self.most_bytes:
+            self.decide()
+
+    def decide(self) -> None:
+        """Replace all choices in doubt."""
+        waiting, self._waiting, self.held = self._waiting, [], 0
+        numbers = torch.stack([doubtful.sum() for _, doubtful, *_ in waiting]).tolist() if waiting else []
+        for (chosen, doubtful, features, choices), number in zip(waiting, numbers, strict=True):
+            if number:
+                again = doubtful.float().topk(number).indices.sort().values  # unlike nonzero, without a wait
+                chosen[again] = choices(features[again])
+
 
 @final
 class LinearClassifier:
@@ -182,22 +205,27 @@ class LinearClassifier:
         """h - origin; where float32 cannot hold it, scores are in doubt and float64 decides."""
         return features.to(dtype) if self.origin is None else (features.double() - self.origin).to(dtype)
 
-    def choices(self, features: Tensor, *, observe: Observer | None = None) -> Tensor:
+    def choices(
+        self, features: Tensor, *, observe: Observer | None = None, later: DecidedLater | None = None
+    ) -> Tensor:
         """The class of the best row for each feature, on the device of the rows.
 
-        `observe` is called with all scores, tile by tile.
+        `observe` is called with all scores, tile by tile. With `later`, tokens in doubt have their class when that
+        has decided.
         """
-        best = self.best_rows(features.to(self.rows.device), observe)
-        return best if self.classes is None else self.classes[best]
-
-    def best_rows(self, features: Tensor, observe: Observer | None = None) -> Tensor:
-        """The index of the best row for each feature."""
+        features = features.to(self.rows.device)
         dtype = features.dtype if features.dtype in (torch.float32, torch.float64) else torch.float32
-        chosen, doubtful = self._sweep(self.inputs(features, dtype), observe)
-        again = doubtful.nonzero().squeeze(1)
-        if dtype == torch.float32 and len(again):
-            chosen[again] = self._sweep(self.inputs(features[again], torch.float64))[0]
+        best, doubtful = self._sweep(self.inputs(features, dtype), observe)
+        chosen = self._classes_of(best)
+        if dtype == torch.float32:
+            (later or DecidedLater()).add(chosen, doubtful, features, self._exact_choices)
         return chosen
+
+    def _exact_choices(self, features: Tensor) -> Tensor:
+        return self._classes_of(self._sweep(self.inputs(features, torch.float64))[0])
+
+    def _classes_of(self, rows: Tensor) -> Tensor:
+        return rows if self.classes is None else self.classes[rows]
 
     def _sweep(self, x: Tensor, observe: Observer | None = None) -> tuple[Tensor, Tensor]:
         """Best row per token, and whether rounding leaves doubt about it."""
@@ -227,15 +255,16 @@ class LinearClassifier:
                 observe(Tile(tokens, rows, scores, best))
         return chosen, self._is_doubtful(best - second, x)
 
-    def sure_choices(self, top: TopTwo, features: Tensor, classes: Tensor) -> Tensor:
+    def sure_choices(
+        self, top: TopTwo, features: Tensor, classes: Tensor, *, later: DecidedLater | None = None
+    ) -> Tensor:
         """`choices` by float32 scores that exist already, of rows of which these are some: made again where in doubt.
 
         `classes` has the class of each of the others' rows, and -1 where it is not among these.
         """
         chosen = classes[top.best]
-        again = ((chosen < 0) | self._is_doubtful(top.gap, self.inputs(features, torch.float32))).nonzero().squeeze(1)
-        if len(again):
-            chosen[again] = self.choices(features[again])
+        doubtful = (chosen < 0) | self._is_doubtful(top.gap, self.inputs(features, torch.float32))
+        (later or DecidedLater()).add(chosen, doubtful, features, self.choices)
         return chosen
 
     def _is_doubtful(self, gap: Tensor, x: Tensor) -> Tensor:
@@ -259,11 +288,11 @@ class LinearClassifier:
             torch.addmm(offset[rows].to(x.dtype), x, some.T, out=out)
 
     @cached_property
-    def _bounds(self) -> tuple[float, float]:
+    def _bounds(self) -> tuple[Tensor, Tensor]:
         """Length of the longest row, and the largest offset."""
         tiles = torch.split(self.rows, self.tile)
-        longest = max((float(torch.linalg.vector_norm(tile.double(), dim=1).max()) for tile in tiles), default=0.0)
-        return longest, 0.0 if self.offset is None else float(self.offset.double().abs().max())
+        longest = torch.stack([torch.linalg.vector_norm(tile.double(), dim=1).max() for tile in tiles]).max()
+        return longest, torch.zeros_like(longest) if self.offset is None else self.offset.double().abs().max()
 
     @cached_property
     def _narrow(self) -> tuple[Tensor, Tensor | None]:

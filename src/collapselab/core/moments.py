@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import CheckedLabels
+from collapselab.core.devices import WITHOUT_FLOAT64, by_device
 from collapselab.core.storage import Rows, load_tensors, save_tensors
 from collapselab.core.threads import threads
 from collapselab.core.vectors import Vectors, add_gram, gram_of, squared_lengths
 
-PART_BYTES = {"cpu": 12 << 20, "cuda": 256 << 20}
+PART_BYTES = {"cpu": 12 << 20, "accelerator": 256 << 20}
 """Size in float64 of the part of a batch that is processed at once: on a CPU it should stay in the cache."""
 
 SAMPLE = 1024
@@ -68,6 +69,7 @@ class ClassMoments:
         directions: Tensor | None = None,
         second: Tensor | None = None,
         unit: float = 0.0,
+        tokens: int | None = None,
     ) -> None:
         self.counts = counts
         """Samples of each class (classes,)."""
@@ -77,11 +79,12 @@ class ClassMoments:
         """Σ h/|h| over all features (dim,), nan where one of them is zero; None where it was not collected."""
         self.unit = unit
         """Relative rounding error of the coarsest features seen."""
-        self.tokens = int(counts.sum())
+        self.tokens = int(counts.sum()) if tokens is None else tokens
         self.squares, self.has_covariance = scatter.clone(), pooled is not None
         self.reference = sums.sum(0) / max(self.tokens, 1) if self.tokens else None
         self.matrix = None if pooled is None else pooled.clone()
-        self._add_between(counts > 0)
+        if self.tokens:
+            self._add_between(counts > 0)
         if pooled is None and second is not None:
             self.matrix = second if self.reference is None else self._moved(second, -self.reference, sums.sum(0))
 
@@ -104,8 +107,8 @@ class ClassMoments:
         """
         if classes < 1 or dim < 1:
             raise ValueError(f"{classes:,} classes × {dim:,} dimensions; both must be at least 1.")
-        if torch.device(device).type == "mps":
-            raise ValueError("device mps has no float64, which moments need. Use cpu: features may stay on mps.")
+        if (kind := torch.device(device).type) in WITHOUT_FLOAT64:
+            raise ValueError(f"device {kind} has no float64, which moments need. Use cpu: features may stay on {kind}.")
         sums = torch.zeros(classes, dim, dtype=torch.float64, device=device)
         moments = cls(
             torch.zeros(classes, dtype=torch.int64, device=device),
@@ -113,19 +116,15 @@ class ClassMoments:
             sums.new_zeros(classes),
             directions=sums.new_zeros(dim),
             second=sums.new_zeros(dim, dim) if covariance or spectrum else None,
+            tokens=0,
         )
         moments.has_covariance = covariance
         return moments
 
-    def empty_like(self, device: str | torch.device | None = None) -> "ClassMoments":
-        """Empty moments that these can be merged into, on another device if one is named."""
-        return ClassMoments.empty(
-            self.classes,
-            self.dim,
-            device or self.device,
-            covariance=self.has_covariance,
-            spectrum=self.matrix is not None,
-        )
+    def empty_like(self) -> "ClassMoments":
+        """Empty moments that these can be merged into."""
+        matrices = {"covariance": self.has_covariance, "spectrum": self.matrix is not None}
+        return ClassMoments.empty(self.classes, self.dim, self.device, **matrices)
 
     @property
     def classes(self) -> int:
@@ -356,7 +355,9 @@ def _share(batches: list[_Batch]) -> bool:
             return False
         if moments.reference is first.reference:
             continue
-        if moments.reference is None or first.reference is None or not torch.equal(moments.reference, first.reference):
+        if moments.reference is None or first.reference is None or features.device.type != "cpu":
+            return False  # elsewhere the host would wait
+        if not torch.equal(moments.reference, first.reference):
             return False
         moments.reference = first.reference  # so that the host compares, and waits for, the numbers only once
     return True
@@ -422,11 +423,11 @@ def _part(features: Tensor, reference: Tensor, workspace: Tensor, product: torch
 
 def add_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
     """Add rows to those of a table, with the same bits each time."""
-    # On CUDA index_add_ adds in another order each time; index_put_ sorts first: equal streams, equal bits.
-    if table.is_cuda:
-        table.index_put_((index,), rows, accumulate=True)
-    else:
+    # On a GPU index_add_ adds in another order each time; index_put_ sorts first: equal streams, equal bits.
+    if table.device.type == "cpu":
         table.index_add_(0, index, rows)
+    else:
+        table.index_put_((index,), rows, accumulate=True)
 
 
 def _reference_point(features: Tensor) -> Tensor:
@@ -439,7 +440,7 @@ def _reference_point(features: Tensor) -> Tensor:
 
 def part_rows(dim: int, device: torch.device) -> int:
     """Return the number of rows of a part."""
-    return max(1, PART_BYTES.get(device.type, PART_BYTES["cpu"]) // (8 * dim))
+    return max(1, by_device(PART_BYTES, device) // (8 * dim))
 
 
 _of_thread = threading.local()

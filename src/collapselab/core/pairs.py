@@ -96,7 +96,7 @@ def pair_statistics(
     rows: bool = False,
     tile: int = 1024,
 ) -> PairStatistics:
-    """Compute all pair statistics of points (classes, dim) about their unweighted mean, to a millionth.
+    """Compute all pair statistics of two points or more (classes, dim) about their unweighted mean, to a millionth.
 
     `variances` (classes,) adds the CDNV family, whose standard deviations are not computed and are nan;
     `uncentred` adds the log distances of the directions from the origin, `covariance` (dim, dim), the one within
@@ -104,15 +104,7 @@ def pair_statistics(
     bounds memory at a few tile² numbers and changes nothing else.
     """
     if isinstance(points, Tensor):
-        if points.ndim != 2 or len(points) < 2:
-            raise ValueError(f"points of shape {tuple(points.shape)}; at least two rows are needed to form a pair.")
         points = Vectors(points)
-    if variances is not None and variances.shape != (len(points),):
-        raise ValueError(f"{len(points):,} points but variances of shape {tuple(variances.shape)}; each needs its own.")
-    if variances is not None and (bad := int((~(variances >= 0) | variances.isinf()).sum())):
-        raise ValueError(
-            f"{bad:,} of {len(points):,} variances are nan, infinite or negative; each must be a number ≥ 0."
-        )
     measured = Points.of(points, variances, uncentred=uncentred, covariance=covariance)
     with _full_float32():
         statistics = _in_float32(measured, tile, rows) if len(measured) > FEW_POINTS else None

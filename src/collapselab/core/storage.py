@@ -63,8 +63,11 @@ def save_tensors(
                 file.write(part)
 
 
-def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, object]]:
-    """The tensors and facts that `save_tensors` wrote; ValueError where the file is foreign or damaged."""
+def load_tensors(path: str | Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """The tensors and facts that `save_tensors` wrote; ValueError where the file is foreign or damaged.
+
+    Tensors are memory mapped: copy one to keep it.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file.")
@@ -72,7 +75,7 @@ def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, ob
         file: Any = safe_open(path, framework="pt")
     except SafetensorError as error:
         raise ValueError(f"{path}: damaged, or not a safetensors file ({error}).") from error
-    metadata, tensors = file.metadata() or {}, Stored(file)
+    metadata, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     stored_kind = metadata.get("kind")
     if stored_kind != kind:
         raise ValueError(f"{path}: holds {stored_kind or 'unknown tensors'}, not {kind}.")
@@ -80,26 +83,6 @@ def load_tensors(path: str | Path, *, kind: str) -> tuple["Stored", dict[str, ob
     if metadata.get("digest") != _digest(tensors, kind, text):
         raise ValueError(f"{path}: damaged; its contents do not match their checksum. Delete it and make it again.")
     return tensors, json.loads(text)
-
-
-@final
-class Stored(Mapping[str, Tensor]):
-    """The tensors of a file, each memory mapped when it is asked for; copy one to keep it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._names = file, list(file.keys())
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._names:
-            raise KeyError(name)
-        tensor: Tensor = self._file.get_tensor(name)
-        return tensor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def _header(tensors: Mapping[str, Tensor | Rows], metadata: dict[str, str]) -> bytes:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED, CheckedLabels
-from collapselab.core.decisions import TopTwo
+from collapselab.core.decisions import DecidedLater, TopTwo
 from collapselab.errors import ModelError
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import ByLayer, Sample
@@ -51,6 +51,8 @@ class Batch:
         """Of the validation split."""
         self.nearest: dict[str, Tensor] = {}
         """The class with the nearest centre, by layer."""
+        self.later = DecidedLater(plan.model.moments_device)
+        """Choices in doubt, which have their class when the last layer is decided."""
         self.head: ByLayer[Tensor] | None = None
         """The output layer's choice, among the classes of each layer."""
         self.lens: dict[str, Tensor] = {}
@@ -64,7 +66,7 @@ class Batch:
         Without shards those of the filler are left out; with shards all processes need the same number.
         """
         blocks = len(self.blocks) if self.split.shards is None else self.plan.batch
-        states = states.to(self.plan.model.device)  # a block may be on another device than the output layer
+        states = states.to(self.plan.model.moments_device)  # a block may be on another device than the output layer
         return states[:blocks, self.labels.of(layer).first : -1].reshape(-1, states.shape[-1])
 
     def everyones(self, features: Tensor) -> Tensor:

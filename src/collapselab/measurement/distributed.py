@@ -66,10 +66,7 @@ class Processes:
 
     def computed(self, function: Callable[[], T]) -> T:
         """The value of a function that the first process calls, in all of them."""
-        values = [function() if self.first else None]
-        if self.world > 1:
-            dist.broadcast_object_list(values, src=0, group=self.group)
-        return cast(T, values[0])
+        return cast(T, self.broadcast(function() if self.first else None))
 
     def gather(self, value: T) -> list[T]:
         """The values of all processes in the order of ranks, in all of them."""
@@ -151,7 +148,7 @@ class ShardedCentres:
         classes = torch.zeros(len(features), dtype=torch.int64)
         classifier = self.classifier
         if classifier is not None and classifier.origin is not None and classifier.classes is not None:
-            best = classifier.best_rows(features)
+            best = torch.searchsorted(classifier.classes, classifier.choices(features))
             offsets = features.double() - classifier.origin - classifier.rows[best]
             distances = offsets.square_().sum(1).cpu()
             classes = classifier.classes[best].cpu() * world + rank

@@ -17,6 +17,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from collapselab.core.devices import WITH_MEMORY
 from collapselab.errors import ConfigError, ModelError
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.bootstrap import resample
@@ -103,9 +104,10 @@ def needed_bytes(plan: MeasurePlan) -> float:
 
 def free_bytes(device: torch.device) -> int:
     """Return the memory that this process can still get: of its GPU, or of the machine and its container."""
-    if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + unused
+    if device.type in WITH_MEMORY:
+        of_type = getattr(torch, device.type)
+        unused = of_type.memory_reserved(device) - of_type.memory_allocated(device)
+        return int(of_type.mem_get_info(device)[0] + unused)
     free = int(psutil.virtual_memory().available)
     try:
         limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
@@ -119,7 +121,7 @@ def free_bytes(device: torch.device) -> int:
 def check_memory(plan: MeasurePlan) -> None:
     """Raise ConfigError if the measurement needs more memory than is free."""
     options, needed, free = plan.options, needed_bytes(plan), free_bytes(plan.model.device)
-    if plan.model.device.type != "cuda":
+    if plan.model.device.type not in WITH_MEMORY:
         needed *= int(os.environ.get("LOCAL_WORLD_SIZE", plan.processes.world))  # processes of this machine
     if needed <= free:
         return

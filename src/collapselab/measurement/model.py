@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from collapselab.core.batch import IGNORED
+from collapselab.core.devices import by_device, exact_device
 from collapselab.corpus.blocks import Corpus
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.measurement.sample import ByLayer, Sample
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
 """Configuration fields for the length of the context; a model without any of them has no limit."""
 
-TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+TOKENS_AT_ONCE = {"cpu": 4096, "accelerator": 65536}
 """Tokens of an automatic batch; more are not faster. An accelerator gets fewer if they do not fit."""
 
 
@@ -48,10 +49,12 @@ class MeasuredModel:
         """`own_corpus` is the hash of the training corpus of its run. `facts` and `warnings` go into the result."""
         self.model, self.name, self.run, self.checkpoint, self.own_corpus = model, name, run, checkpoint, own_corpus
         self.facts, self.warnings = facts or ModelFacts(), list(warnings)
-        self.head = output_layer(model)
-        self.device = self.head.weight.device
-        """Device of the features. A model that is spread over devices takes its input from any."""
-        self.moments_device = torch.device("cpu") if self.device.type == "mps" else self.device
+        self.own_head = output_layer(model)
+        self.device = self.own_head.weight.device
+        """Device of the output layer. A model that is spread over devices takes its input from any."""
+        self.moments_device = exact_device(self.device)
+        """Of features, `head` and all that is computed from them: the CPU where the model's device has no float64."""
+        self.head = self.own_head.to(self.moments_device)
         self.classes = len(self.head.weight)
         self.dtype = str(self.head.weight.dtype).removeprefix("torch.")
         self.context = context_of(getattr(model, "config", None))
@@ -134,7 +137,7 @@ class MeasuredModel:
         read, own = sample.read(start, stop, fill=batch), stop - start
         ids = read.ids if change is None else change(read.ids, start)
         mask = mask_inputs(self.model, read.attention, self.device)
-        states = features(self.model, ids.to(self.device), **mask)[:own, sample.first : -1]
+        states = features(self.model, ids.to(self.device), **mask)[:own, sample.first : -1].to(self.moments_device)
         labels = read.labels[:own, sample.first :].reshape(-1)
         used = (labels != IGNORED).nonzero().squeeze(1)
         return states.reshape(-1, states.shape[-1]).index_select(0, used.to(states.device)), labels[used]
@@ -143,8 +146,7 @@ class MeasuredModel:
         """Return the number of blocks in a batch: as asked, or as many as are useful and fit."""
         if options.batch != "auto":
             return min(int(options.batch), largest_group)
-        at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cpu"])
-        batch = min(largest_group, max(1, at_once // length))
+        batch = min(largest_group, max(1, by_device(TOKENS_AT_ONCE, self.device) // length))
         while self.device.type != "cpu" and batch > 1 and not self._fits(batch, length):
             batch //= 2
         return batch

@@ -180,7 +180,7 @@ def make_plan(request: MeasureRequest, model: MeasuredModel, moments_file: Path 
     validation = model.samples(request.corpus, "validation", options)
     # Adapters, hooks and replaced methods can change the logits without an error; find out before hours of work.
     ids = train.last.read(0, CHECKED_BLOCKS).ids[:, :CHECKED_POSITIONS].to(model.device)
-    check_logits(model.model, model.head, ids, name=model.name)
+    check_logits(model.model, model.own_head, ids, name=model.name)
     counts = train.map(lambda sample: sample.counts(model.classes))
     largest = int(min(counts.last.max(), counts.below.max()))
     if largest < options.min_count:

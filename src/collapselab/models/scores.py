@@ -6,7 +6,7 @@ Evaluation and the training loss both run the output layer `in_chunks`: in one b
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
@@ -15,13 +15,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from collapselab.core.batch import IGNORED
+from collapselab.core.batch import CheckedLabels
 from collapselab.core.decisions import aligned_rows, aligned_stride, softmax_of_aligned, top_two
+from collapselab.core.devices import by_device, exact_device
 from collapselab.corpus.blocks import Split
 from collapselab.models import taps
 from collapselab.models.taps import OutputLayer
 
-BUFFER_BYTES = {"cpu": 112 << 20, "cuda": 512 << 20}
+BUFFER_BYTES = {"cpu": 112 << 20, "accelerator": 512 << 20}
 """Bytes of the logits that are computed at once. A third is as fast on an idle CPU, but on a busy one steps wait."""
 
 TOKENS_AT_ONCE = 8192
@@ -38,6 +39,12 @@ class Scores:
     total_loss: float = 0.0
     correct: int = 0
     tokens: int = 0
+
+    @classmethod
+    def of(cls, sums: Tensor) -> "Scores":
+        """The scores with these numbers (3,), read from their device."""
+        loss, correct, tokens = sums.tolist()
+        return cls(loss, int(correct), int(tokens))
 
     def __add__(self, other: "Scores") -> "Scores":
         return Scores(self.total_loss + other.total_loss, self.correct + other.correct, self.tokens + other.tokens)
@@ -106,30 +113,36 @@ class Scorer:
     precision.
     """
 
-    def __init__(self, head: OutputLayer, *, ignore_index: int = IGNORED, chunk: int | None = None) -> None:
-        self.ignore_index, self.chunk, self._space = ignore_index, chunk, LogitSpace()
+    def __init__(self, head: OutputLayer, *, chunk: int | None = None) -> None:
+        self.chunk, self._space = chunk, LogitSpace()
         self._head, self._widened = head, head
 
-    @torch.no_grad()
-    def scores(self, features: Tensor, labels: Tensor, *, observe: "Observer | None" = None) -> Scores:
-        """Loss and hits of tokens (tokens, dim) and what follows them (tokens,); no labels left make no scores.
+    def scores(self, features: Tensor, labels: Tensor) -> Scores:
+        """Loss and hits of tokens (tokens, dim) and what follows them (tokens,); no labels left make no scores."""
+        return Scores.of(self.sums(features, labels))
 
-        `observe` is called with each chunk of them.
+    @torch.no_grad()
+    def sums(self, features: Tensor, labels: Tensor, *, observe: "Observer | None" = None) -> Tensor:
+        """The numbers of `Scores`; where labels are on a CPU, the host does not wait for the device.
+
+        `observe` is called with each chunk of tokens.
         """
         head = self._head
-        features, labels = used_tokens(features, labels, vocab=len(head.weight), ignore_index=self.ignore_index)
+        features, labels = used_tokens(features, labels, vocab=len(head.weight))
         dtype = common_dtype(features, head.weight)
         if self._widened.weight.dtype != dtype:
-            self._widened = in_dtype(head, dtype)
-        scores, features = Scores(), features.to(dtype)
+            self._widened = head.to(dtype)
+        features, exact = features.to(dtype), exact_device(features.device)
+        sums = torch.zeros(3, dtype=torch.float64, device=exact)
         for rows, logits in in_chunks(self._widened, features, self.chunk, self._space):
             targets = labels[rows]
             best, gap = top_two(logits)
             losses = losses_of(self._widened, features[rows], targets, logits)
-            scores += Scores(float(losses.cpu().double().sum()), int((best == targets).sum()), len(targets))
+            hits = (best == targets).sum().to(exact)
+            sums += torch.stack([losses.to(exact).double().sum(), hits, torch.full_like(hits, len(targets))])
             if observe is not None:
                 observe(ScoredChunk(targets, losses, best, gap, logits))
-        return scores
+        return sums
 
 
 def split_scores(
@@ -147,12 +160,12 @@ def split_scores(
 
     `stop` is asked after every batch, and may end it early.
     """
-    scores, scorer = Scores(), Scorer(head)
+    sums, scorer = torch.zeros(3, dtype=torch.float64, device=exact_device(device)), Scorer(head)
     for features, labels in split_features(model, split, device=device, blocks=blocks, rank=rank, world=world):
-        scores += scorer.scores(features, labels)
+        sums += scorer.sums(features, labels)
         if stop():
             break
-    return scores
+    return Scores.of(sums)
 
 
 @torch.no_grad()
@@ -167,8 +180,8 @@ def split_features(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield features (tokens, dim) and next tokens (tokens,) of this process's share, a few blocks at a time.
 
-    `blocks` are the numbers of the blocks to read; all by default. The model is in `eval` mode meanwhile, and is left
-    in the mode it was in.
+    Next tokens are on the CPU. `blocks` are the numbers of the blocks to read; all by default. The model is in `eval`
+    mode meanwhile, and is left in the mode it was in.
     """
     was_training, at_once = model.training, world * max(1, TOKENS_AT_ONCE // split.block)
     order = np.arange(split.blocks) if blocks is None else blocks
@@ -180,7 +193,7 @@ def split_features(
                 batch = split.read(numbers)
                 entering = taps.features(model, batch.ids.to(device), **mask_inputs(model, batch.attention, device))
                 flat = entering[:, :-1].reshape(-1, entering.shape[-1])
-                yield flat, batch.labels.reshape(-1).to(device)
+                yield flat, batch.labels.reshape(-1)
     finally:
         model.train(was_training)
 
@@ -201,8 +214,7 @@ def in_chunks(
     """Yield the logits of some tokens at a time, in a buffer that the caller may overwrite; all have one dtype."""
     tokens, vocab = len(features), len(head.weight)
     # As many tokens as the buffer takes, spread evenly so that none of the chunks is a mere remainder.
-    size = BUFFER_BYTES.get(features.device.type, BUFFER_BYTES["cuda"])
-    most = max(LEAST_ROWS, size // (vocab * features.element_size()))
+    most = max(LEAST_ROWS, by_device(BUFFER_BYTES, features.device) // (vocab * features.element_size()))
     at_once = min(chunk or math.ceil(tokens / max(1, math.ceil(tokens / most))), tokens)
     buffer = (space or LogitSpace()).of(at_once, vocab, like=features)
     for start in range(0, tokens, max(at_once, 1)):
@@ -212,6 +224,11 @@ def in_chunks(
 
 def losses_of(head: OutputLayer, features: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
     """Cross-entropy of each token; the logits become probabilities."""
+    if logits.device.type != "cpu":  # to look for faint chances, the host would wait
+        largest, at = logits.max(1, keepdim=True)
+        below = largest - logits.gather(1, labels[:, None])
+        softmax_of_aligned(logits)
+        return (below - logits.gather(1, at).log()).squeeze(1)
     softmax_of_aligned(logits)
     chances = logits.gather(1, labels[:, None]).squeeze(1)
     losses = chances.log().neg_()
@@ -233,22 +250,9 @@ def common_dtype(features: Tensor, weight: Tensor) -> torch.dtype:
     return torch.promote_types(torch.promote_types(features.dtype, weight.dtype), torch.float32)
 
 
-def in_dtype(head: OutputLayer, dtype: torch.dtype) -> OutputLayer:
-    bias = None if head.bias is None else head.bias.to(dtype)
-    return replace(head, weight=head.weight.to(dtype), bias=bias)
-
-
-def used_tokens(features: Tensor, labels: Tensor, *, vocab: int, ignore_index: int) -> tuple[Tensor, Tensor]:
+def used_tokens(features: Tensor, labels: Tensor, *, vocab: int) -> tuple[Tensor, Tensor]:
     """Return the tokens whose label is not ignored; raise ValueError if a label is outside the vocabulary."""
-    labels = labels.to(features.device, torch.int64)
-    ignored = labels == ignore_index
-    bad = labels[((labels < 0) | (labels >= vocab)) & ~ignored]
-    if len(bad):
-        raise ValueError(
-            f"{len(bad):,} of {len(labels):,} labels are outside 0 … {vocab - 1:,}, the first {int(bad[0]):,}; "
-            f"only {ignore_index} is skipped."
-        )
-    if not ignored.any():
-        return features, labels
-    used = (~ignored).nonzero().squeeze(1)
-    return features.index_select(0, used), labels.index_select(0, used)
+    checked = CheckedLabels.checked(labels, vocab, features.device)
+    if checked.positions is not None:
+        features = features.index_select(0, checked.positions)
+    return features, checked.labels

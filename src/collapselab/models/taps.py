@@ -18,7 +18,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
@@ -47,6 +47,11 @@ class OutputLayer:
     bias: Tensor | None = None
     scale: float = 1.0
     softcap: float | None = None
+
+    def to(self, how: torch.device | torch.dtype) -> "OutputLayer":
+        """The layer on another device, or of another type."""
+        bias = None if self.bias is None else self.bias.to(how)
+        return replace(self, weight=self.weight.to(how), bias=bias)
 
     def logits(self, features: Tensor) -> Tensor:
         """(…, vocab) logits of (…, dim) features: for checks and small batches."""

@@ -103,18 +103,20 @@ class Checkpointing(TrainerCallback):
     ) -> None:
         """The last moment before the update: a loss or gradient that is not finite goes no further."""
         assert self.trainer.step_loss is not None
-        loss, stopped = _summed([float(self.trainer.step_loss), self.around.request.number is not None], args)
+        norms = [] if self.trainer.grad_norm is None else [torch.as_tensor(self.trainer.grad_norm)]
+        compared, (loss, *read_norms) = self.trainer.step_objective.end_step(self.trainer.step_loss, *norms)
+        norm = self.trainer.grad_norm = read_norms[0] if read_norms else None
+        loss, stopped = _summed([loss, self.around.request.number is not None], args)
         loss, self.stop = loss / args.world_size, stopped > 0
-        compared = self.trainer.step_objective.end_step()
         values: dict[str, float | None] = {"loss": loss}
         for penalty in compared:
             values[f"the penalty {penalty.name}"] = penalty.value
             values[f"the gradient of the penalty {penalty.name}"] = penalty.of_penalty
-        self._check_finite(values | {"the gradient's norm": self.trainer.grad_norm}, state.global_step)
+        self._check_finite(values | {"the gradient's norm": norm}, state.global_step)
         for name in [penalty.name for penalty in compared if penalty.first_idle and self.writes]:
             what = f"{name} had no penalty with a gradient in step {state.global_step + 1:,}"
             self.folder.say(f"{what}. The log counts such steps as {name}/idle_steps.")
-        clipped = 0 < args.max_grad_norm < (self.trainer.grad_norm or 0.0)
+        clipped = 0 < args.max_grad_norm < (norm or 0.0)
         self.facts["recent"] = [*self.facts["recent"][1 - RECENT :], loss]
         self.facts["unlogged"].append(loss)
         self.facts["unlogged_clipped"] += clipped
@@ -161,7 +163,7 @@ class Checkpointing(TrainerCallback):
             tokens=tokens,
             loss=math.fsum(losses) / len(losses),
             lr=float(scheduler.base_lrs[0] * scheduler.lr_lambdas[0](step - 1)),
-            grad_norm=self.trainer.grad_norm,
+            grad_norm=None if self.trainer.grad_norm is None else float(self.trainer.grad_norm),
             clipped=self.facts["unlogged_clipped"] / len(losses),
             tokens_per_second=round(taken / (now - self.last_log), 1),
             seconds=round(self._seconds(), 3),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, in_dtype, losses_of, used_tokens
+from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, losses_of, used_tokens
 from collapselab.models.taps import OutputLayer
 
 
@@ -38,10 +38,10 @@ def next_token_loss(
     without label smoothing, and the gradient is as with it: what a log compares between trainings. A loss that is not
     finite is returned as it is. There is no second derivative.
     """
-    features, labels = used_tokens(features, labels, vocab=len(head.weight), ignore_index=IGNORED)
+    features, labels = used_tokens(features, labels, vocab=len(head.weight))
     if not len(labels):
         raise ValueError(f"no label is left that is not {IGNORED}; a mean needs at least one. Skip this batch.")
-    head = in_dtype(head, common_dtype(features, head.weight))
+    head = head.to(common_dtype(features, head.weight))
     how = _How(head.scale, head.softcap, label_smoothing, chunk, space, plain_value)
     loss: Tensor = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
         features.to(head.weight.dtype), head.weight, head.bias, labels, how, torch.is_grad_enabled()
@@ -75,7 +75,7 @@ class _ChunkedLoss(torch.autograd.Function):
         if gradients is None:  # a graph that is retained may be gone through again
             features, weight, bias, labels = ctx.saved_tensors
             gradients = _loss_and_gradients(features, weight, bias, labels, ctx.how, ctx.wanted)[1]
-        if grad_output != 1:
+        if grad_output.device.type != "cpu" or grad_output != 1:  # elsewhere to look takes longer
             gradients = [None if gradient is None else gradient.mul_(grad_output) for gradient in gradients]
         return *gradients, None, None, None
 

@@ -10,6 +10,7 @@ next λ, and what an intervention keeps. A penalty of the output layer alone is 
 which is summed over parts and processes before its norm is taken.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import final
@@ -19,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
+from collapselab.core.devices import exact_device
 from collapselab.models.scores import LogitSpace
 from collapselab.models.taps import OutputLayer
 from collapselab.training.interventions import Place, parse_doses
@@ -39,9 +41,10 @@ class Objective:
         *,
         steps: int,
         processes: int = 1,
+        parts: int = 1,
         space: LogitSpace | None = None,
     ) -> None:
-        self.head, self.space, self.processes = head, space, processes
+        self.head, self.space, self.processes, self.parts = head, space, processes, parts * processes
         self.label_smoothing = settings.label_smoothing
         self.terms = [Term(dose, seed=settings.seed, steps=steps) for dose in parse_doses(settings.intervene)]
         self.acting: list[Term] = []
@@ -52,6 +55,7 @@ class Objective:
     def __call__(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of labels (batch, tokens) from features (batch, tokens, dim); penalties act on its gradient."""
         flat, weight = features.reshape(-1, features.shape[-1]), self.head.weight
+        labels = labels.cpu()  # where they are checked and grouped by class; a trainer has them there already
         acting = bool(self.acting) and torch.is_grad_enabled()
         penalties = self._penalties(flat, labels) if acting else []
         needed = acting and ("head" in self.of_loss or any(penalty.of_head is not None for _, penalty in penalties))
@@ -78,15 +82,24 @@ class Objective:
         """Choose the terms of this step; `number` steps were taken before it."""
         self.acting = [term for term in self.terms if number in term.computed]
         places = sorted({term.place for term in self.acting})
-        self.of_loss = {place: StepNorm(place, self.head.weight, processes=self.processes) for place in places}
+        self.of_loss = {place: StepNorm(place, self.head.weight, parts=self.parts) for place in places}
         for term in self.acting:
-            term.begin_step(number, StepNorm(term.place, self.head.weight, processes=self.processes))
+            term.begin_step(number, StepNorm(term.place, self.head.weight, parts=self.parts))
 
-    def end_step(self) -> list[Compared]:
-        """What the step was for each of its interventions, after its last part has gone backward."""
-        of_loss = {place: norm.value(self.total) for place, norm in self.of_loss.items()}
+    def end_step(self, *others: Tensor) -> tuple[list[Compared], list[float]]:
+        """What the step was for each of its interventions, after its last part has gone backward; and other numbers.
+
+        All are read from the device together, as the host waits for each reading.
+        """
         acting, self.acting = self.acting, []
-        return [term.end_step(of_loss[term.place], self.total) for term in acting]
+        squares = [norm.squared(self.total) for norm in self.of_loss.values()]
+        measured = [number for term in acting for number in term.measured(self.total)]
+        device = exact_device(self.head.weight.device)
+        numbers = [number.detach().to(device).double() for number in (*squares, *others, *measured)]
+        read = iter(torch.stack(numbers).tolist() if numbers else [])
+        of_loss = {place: math.sqrt(next(read)) for place in self.of_loss}
+        read_others = [next(read) for _ in others]
+        return [term.end_step(of_loss[term.place], next(read), next(read), next(read)) for term in acting], read_others
 
     def log_values(self) -> dict[str, float]:
         """What the log says of the interventions since its last line, as in within/lambda."""
@@ -110,11 +123,12 @@ class Objective:
             head, used = self.head, labels.reshape(-1) != IGNORED
             inputs = features.detach().to(torch.promote_types(features.dtype, torch.float32)).requires_grad_()
             weight = head.weight.detach().requires_grad_(head.weight.requires_grad)
-            sequences = torch.arange(len(labels), device=labels.device).repeat_interleave(labels[0].numel())
-            chosen = (inputs, labels.reshape(-1), sequences)
-            places = None if used.all() else used.nonzero().squeeze(1)
-            if places is not None:
-                chosen = (inputs[places], chosen[1][places], sequences[places])
+            sequences = torch.arange(len(labels)).repeat_interleave(labels[0].numel())
+            chosen, places = (inputs, labels.reshape(-1), sequences), None
+            if not used.all():
+                kept = used.nonzero().squeeze(1)
+                places = kept.to(inputs.device)
+                chosen = (inputs[places], chosen[1][kept], sequences[kept])
             bias = None if head.bias is None else head.bias.detach()
             classes = Classes(chosen[0], chosen[1], vocabulary=len(weight))
             tokens = Tokens(*chosen, classes, OutputLayer(weight, bias, head.scale, head.softcap))
@@ -150,7 +164,8 @@ class Objective:
             if gradient is None:
                 continue
             if term.place == "features":
-                term.norm.square = sum_of_squares(gradient) * share.double().square() + term.norm.square
+                square = sum_of_squares(gradient)
+                term.norm.square = square * share.to(square.device).double().square() + term.norm.square
             if term.factor:
                 factor = share * term.factor
                 same = gradient.dtype == total.dtype
@@ -159,14 +174,13 @@ class Objective:
 
     def _add_to_head(self, of_loss: Tensor, penalties: list[tuple[Term, Penalty]], share: Tensor) -> Tensor:
         """The same of the output layer: in place, as nothing else holds the gradient, which may be large."""
-        whole = self.processes == 1 and bool(share == 1)
         if (norm := self.of_loss.get("head")) is not None:
-            norm.add_head(Dense(of_loss), torch.ones_like(share), whole=whole)
+            norm.add_head(Dense(of_loss), torch.ones_like(share))
         for term, penalty in penalties:
             if penalty.of_head is None:
                 continue
             if term.place == "head":
-                term.norm.add_head(penalty.of_head, share, whole=whole)
+                term.norm.add_head(penalty.of_head, share)
             if term.factor:
                 penalty.of_head.add_to(of_loss, share * term.factor)
         return of_loss
@@ -174,8 +188,9 @@ class Objective:
     def total(self, tensor: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes."""
         if self.processes > 1:
-            tensor = tensor.clone()
-            dist.all_reduce(tensor)
+            summed = tensor.to(self.head.weight.device, copy=True)
+            dist.all_reduce(summed)
+            return summed.to(tensor.device)
         return tensor
 
 

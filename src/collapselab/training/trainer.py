@@ -46,11 +46,11 @@ class LanguageTrainer(Trainer):
         self.bare, self.split, self.settings, self.plan = model, split, settings, plan
         self.start, self.head_updates = 0, head_updates
         self.step_loss: Tensor | None = None
-        self.grad_norm: float | None = None
+        self.grad_norm: float | Tensor | None = None
+        """Of the last step; a number as soon as that is read from the device."""
         self.head, self.space = output_layer(model), LogitSpace()
-        self.step_objective = Objective(
-            self.head, settings, steps=plan.steps, processes=args.world_size, space=self.space
-        )
+        divided = {"processes": args.world_size, "parts": args.gradient_accumulation_steps}
+        self.step_objective = Objective(self.head, settings, steps=plan.steps, space=self.space, **divided)
         self._samples = split.samples()
         self._epochs: dict[int, _Epoch] = {}
         self._add_up_tied_gradients()
@@ -88,7 +88,8 @@ class LanguageTrainer(Trainer):
         mask = mask_inputs(model, inputs.get("attention_mask"), ids.device)
         entering, labels = features(model, ids, **mask)[:, :-1], inputs["next_tokens"]
         if self.head_updates is not None:
-            self.head_updates.observe(entering.detach().reshape(-1, entering.shape[-1]), labels.reshape(-1))
+            flat = entering.detach().reshape(-1, entering.shape[-1])
+            self.head_updates.observe(flat, labels.reshape(-1))
         loss = self.step_objective(entering, labels)
         return loss * inputs["share"] if "share" in inputs else loss
 
@@ -118,8 +119,14 @@ class LanguageTrainer(Trainer):
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Tensor | float | None = None) -> Tensor | float:
         norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)  # type: ignore[no-untyped-call]
-        self.grad_norm = float(norm)
+        self.grad_norm = norm
         return norm
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Move all but the labels to the device: the objective checks and groups them on the CPU."""
+        labels = inputs.pop("next_tokens")
+        moved: dict[str, Any] = super()._prepare_inputs(inputs)
+        return {**moved, "next_tokens": labels}
 
     def _add_up_tied_gradients(self) -> None:
         """Let an embedding that is the output layer too add its rows to that layer's gradient.

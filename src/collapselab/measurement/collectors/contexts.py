@@ -31,7 +31,7 @@ from collapselab.measurement.collectors.curvature import chosen_runs, step_for
 from collapselab.measurement.collectors.moments import table_bytes
 from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import MOST_CURVED, POSITION_BYTES, RUN, Contexts, fitted_tokens
-from collapselab.models.scores import LogitSpace, in_chunks, in_dtype
+from collapselab.models.scores import LogitSpace, in_chunks
 from collapselab.models.taps import OutputLayer
 from collapselab.records.table import Chunk
 from collapselab.records.tables import TOKEN_CONTEXTS, ContextRow
@@ -59,7 +59,7 @@ class ContextMoments(Collector):
         self.runs = max(1, math.ceil(sample.labels_per_block / RUN))
         self.step = step_for(len(sample) * sample.labels_per_block, self.runs, most)
         self.dtype = torch.promote_types(weight.dtype, torch.float32)
-        self.head, self.space = in_dtype(plan.model.head, self.dtype), LogitSpace()
+        self.head, self.space = plan.model.head.to(self.dtype), LogitSpace()
         self.batch: Batch | None = None
         self.cells: dict[int, Tensor] = {}
         """The cells of the positions of the present batch, by length."""
@@ -172,9 +172,9 @@ def _gap(contexts: Contexts, cells: Tensor, scores: Tensor, draws: Tensor) -> Te
     cell, of_scores = cells[inside], scores[inside.to(scores.device)]
     surprises = []
     for some in (cell, _drawn(table, table.other[table.context[cell]], draws[inside])):
-        own = of_scores.gather(1, table.token[some].to(scores.device)[:, None]).squeeze(1).double().cpu()
-        surprises.append(float((table.shares[some].log() - own).sum()))
-    return torch.tensor([len(inside), *surprises], dtype=torch.float64)
+        own = of_scores.gather(1, table.token[some].to(scores.device)[:, None]).squeeze(1).double()
+        surprises.append((table.shares[some].log().to(own) - own).sum())
+    return torch.stack([torch.full_like(surprises[0], len(inside)), *surprises])
 
 
 def _drawn(table: ContextTable, contexts: Tensor, draws: Tensor) -> Tensor:

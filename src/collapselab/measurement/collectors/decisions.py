@@ -5,7 +5,7 @@ the first tokens of the training sample, and is the same in all.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from typing import Self, final
 
@@ -16,7 +16,7 @@ from collapselab.core.batch import IGNORED
 from collapselab.core.catalogue import Need
 from collapselab.core.centre_loss import CentreLoss, CentreScores
 from collapselab.core.decisions import (
-    Classifier,
+    HELD_BYTES,
     Decisions,
     LinearClassifier,
     Observer,
@@ -69,11 +69,11 @@ class NearestCentres(Collector):
         kept = plan.counts.map(lambda counts: counts > 0)
         self.kept = replace(kept, below=kept.last) if torch.equal(kept.last, kept.below) else kept
         self.head = self.kept.map(self._head)
-        self.is_below = self.kept.below.to(plan.model.device)
+        self.is_below = self.kept.below.to(self.device)
         classes = self.kept.last.nonzero().squeeze(1)
         self.class_of = torch.full((plan.model.classes,), -1).index_put_((self.numbers.ids[classes],), classes)
         """The class of each row of the output layer; -1 where it is not kept."""
-        self.class_of = self.class_of.to(plan.model.device)
+        self.class_of = self.class_of.to(self.device)
         self.may_use_logits = plan.model.head.softcap is None and plan.model.head.scale == 1
         """Whether the logits are the scores of the classifier, whose rounding is known."""
         tables = earlier.trained[Moments].tables
@@ -85,19 +85,23 @@ class NearestCentres(Collector):
 
     @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
-        """Centres in float64 and float32, output rows as they are and in float32, scores of a batch, and counts."""
-        train, width = plan.splits["train"], plan.width
+        """Centres in float64 and float32, output rows as they are and in float32, scores of a batch, and counts.
+
+        On an accelerator also the features of all layers, of tokens in doubt.
+        """
+        train, width, number = plan.splits["train"], plan.width, plan.model.head.weight.element_size()
         classes = train.numbers.classes
-        head = (plan.model.head.weight.element_size() + 4) * classes * width
+        held = 0 if plan.model.moments_device.type == "cpu" else plan.tables * plan.batch_tokens * width * number
+        head = (number + 4) * classes * width
         scores = plan.batch_tokens * (20 * width + 4 * min(2048, classes))
-        return plan.tables * train.rows * (12 * width + 64) + head + scores
+        return plan.tables * train.rows * (12 * width + 64) + head + scores + min(HELD_BYTES, held)
 
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
         for name in (layer, layer + NULL):
             nearest = self.nearest.get(name)
             if isinstance(nearest, LinearClassifier):
                 observe = self.observers[name](batch) if name in self.observers else None
-                batch.nearest[name] = nearest.choices(features, observe=observe)
+                batch.nearest[name] = nearest.choices(features, observe=observe, later=batch.later)
             elif nearest is not None:
                 batch.nearest[name] = nearest.choices(batch.everyones(features))
         if layer == LAST:
@@ -146,14 +150,18 @@ class NearestCentres(Collector):
 
     def _of_the_head(self, features: Tensor, batch: Batch) -> Tensor:
         """The output layer's choices among the classes of the last layer; any of tokens that are not scored."""
-        scored = batch.scored
+        scored, later = batch.scored, batch.later
         if scored is None or not self.may_use_logits or scored.top.gap.dtype != torch.float32:
-            return self.head.last.choices(features)
+            chosen = self.head.last.choices(features, later=later)
+            later.decide()
+            return chosen
         tokens: Tensor | slice = slice(len(scored.top.best))  # shards have blocks that fill a batch after them
         if batch.labels.last.used is not None:
             tokens = batch.labels.last.used.to(features.device)
+        sure = self.head.last.sure_choices(scored.top, features[tokens], self.class_of, later=later)
+        later.decide()
         chosen = torch.zeros(len(features), dtype=torch.int64, device=features.device)
-        chosen[tokens] = self.head.last.sure_choices(scored.top, features[tokens], self.class_of)
+        chosen[tokens] = sure
         return chosen
 
     def _among_classes_below(self, chosen: Tensor, features: Tensor) -> Tensor:
@@ -171,7 +179,7 @@ class NearestCentres(Collector):
         rows, device = self.numbers.ids[classes], layer.weight.device
         return output_classifier(layer.weight, layer.bias, classes.to(device), rows=rows.to(device))
 
-    def _centres(self, moments: ClassMoments, kept: Tensor) -> Classifier:
+    def _centres(self, moments: ClassMoments, kept: Tensor) -> LinearClassifier | ShardedCentres:
         if self.shards is not None:
             return ShardedCentres(self.shards, moments, kept)
         return nearest_centre(moments, kept.nonzero().squeeze(1).to(moments.device))
@@ -198,7 +206,7 @@ class AgreementMatrix(Collector):
     def __init__(self, plan: MeasurePlan, split: Split, earlier: Collectors) -> None:
         super().__init__(plan, split, earlier)
         decided = earlier[NearestCentres]
-        self.head: LinearClassifier | None = decided.head.below
+        self.head = decided.head.below
         self.numbers, self.is_candidate = decided.numbers, decided.kept.below
         self.blocks = plan.layers[:-1]
         self.norm: nn.Module | None = last_norm(plan.model.model) if self.blocks else None
@@ -207,15 +215,11 @@ class AgreementMatrix(Collector):
 
     @torch.no_grad()
     def update(self, layer: str, features: Tensor, batch: Batch) -> None:
-        assert self.head is not None
         if layer in self.blocks and features.shape[1] == self.head.rows.shape[1]:
-            batch.lens[layer] = self.head.choices(features if self.norm is None else self.norm(features))
+            normed = features if self.norm is None else self.norm(features.to(self.plan.model.device))
+            batch.lens[layer] = self.head.choices(normed, later=batch.later)
         if layer == LAST:
             self._count(batch)
-
-    def merged(self, processes: Processes) -> Self:
-        self.head = None
-        return super().merged(processes)
 
     def values(self, *, resampled: bool = False) -> Values:
         values = Values()
@@ -238,11 +242,11 @@ class AgreementMatrix(Collector):
             **{f"lens {layer}": choices.view(-1, width)[:blocks] for layer, choices in batch.lens.items()},
         }
         used = (labels != IGNORED) & self.is_candidate.cpu()[labels.clamp(min=0)]
-        missing = torch.full_like(labels, IGNORED)
-        table = torch.stack([chosen.get(name, missing).cpu()[used] for name in self.names])
+        of_labels, device = used.reshape(-1).nonzero().squeeze(1).to(self.device), self.device
+        missing = torch.full_like(labels, IGNORED)  # of a block with another width, which has no lens
+        table = torch.stack([chosen.get(name, missing).to(device).reshape(-1)[of_labels] for name in self.names])
         counts = torch.stack([(table == row).sum(1) for row in table])
-        counts[[name not in chosen for name in self.names]] = 0
-        self.add("agreed", counts)
+        self.add("agreed", counts * torch.tensor([name in chosen for name in self.names], device=device)[:, None])
 
     def _rows(self) -> Iterator[DeciderRow]:
         """The rows of the table; each pair once."""
@@ -295,8 +299,7 @@ class CentreLosses(Collector):
             return
         used = batch.labels.last.used
         for name, watch in batch.watches.items():
-            loss = watch.loss(batch.scored.losses, None if used is None else used.to(watch.places.device))
-            self.add(name, torch.tensor(astuple(loss), dtype=torch.float64))
+            self.add(name, watch.loss(batch.scored.losses, None if used is None else used.to(watch.places.device)))
 
     def merged(self, processes: Processes) -> Self:
         self.scores = {}

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from collapselab.core.catalogue import Need, ReasonCode
+from collapselab.core.devices import by_device
 from collapselab.core.geometry import Geometry
 from collapselab.core.metrics import ClassRows, Measurement, class_rows, metrics_of
 from collapselab.core.moments import PART_BYTES, ClassMoments, update_all
@@ -77,7 +78,7 @@ class Moments(Collector):
         width, classes = plan.width, plan.splits[split].numbers.classes
         tables = plan.tables * (table_bytes(plan.splits[split].rows, width) + 8 * width**2)
         catalogue = 16 * classes * width + 80 * width**2 if split == "train" else 0
-        buffers = 2 * min(PART_BYTES["cpu"], 8 * plan.batch_tokens * width)
+        buffers = 2 * min(by_device(PART_BYTES, plan.model.moments_device), 8 * plan.batch_tokens * width)
         columns = 80 * len(plan.layers) * classes * plan.options.classes
         return (2 if plan.options.bootstrap else 1) * tables + catalogue + columns + buffers
 
@@ -111,14 +112,10 @@ class Moments(Collector):
             geometry_rows = self.class_rows if rows else None
             measured = layer_values(self.plan, whole, self.split, layer, null=null, class_rows_of=geometry_rows)
             (values.nulls if null else values.measured).update(measured)
-            if (
-                (name == LAST or rows)
-                and self.split == "train"
-                and not resampled
-                and self.plan.moments_file is not None
-            ):
+            file = self.plan.moments_file
+            if (name == LAST or rows) and self.split == "train" and not resampled and file is not None:
                 about = moments_identity(self.plan.request.identity(self.plan.model), layer)
-                self.split_plan.numbers.save(whole, layer_file(self.plan.moments_file, layer), about)
+                self.split_plan.numbers.save(whole, layer_file(file, layer), about)
         return values
 
     def share_of_handful(self, layer: str) -> float:
@@ -153,19 +150,12 @@ def layer_values(
         wanted |= of_the_head()
     if null:
         wanted -= without_labels()
-    weight, bias, rows = plan.model.classifier.weight, plan.model.classifier.bias, plan.splits[split].numbers.rows
-    fits = weight.shape[1] == moments.dim
-    weight_rows, bias_rows = rows(weight) if fits else None, rows(bias) if fits and bias is not None else None
+    weight, rows = plan.model.classifier.weight, plan.splits[split].numbers.rows
+    weight_rows = rows(weight) if weight.shape[1] == moments.dim else None
     values: Measurements = {}
     for bin, mask in {ALL: None, **(plan.bins if split == "train" and bins else {})}.items():
-        geometry = Geometry(
-            moments,
-            weight=weight_rows,
-            bias=bias_rows,
-            min_count=plan.options.min_count,
-            classes=mask,
-            rows=bin == ALL and class_rows_of is not None,
-        )
+        with_rows, least = bin == ALL and class_rows_of is not None, plan.options.min_count
+        geometry = Geometry(moments, weight=weight_rows, min_count=least, classes=mask, rows=with_rows)
         measured = metrics_of(geometry, only=wanted)
         if bin == ALL and class_rows_of is not None:
             class_rows_of[layer] = class_rows(geometry)

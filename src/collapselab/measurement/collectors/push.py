@@ -6,7 +6,7 @@ where p are the model's own probabilities, over the classes that have a mean μ_
 means of the classes that the model expects, or away from them where α < 0. Two heads score h':
 
     own       the model's output layer
-    centres   softmax of −τ ‖h' − μ_c‖² / 2 + log π_c, over the classes that have a mean; τ is fitted to training tokens
+    centres   softmax of −τ ‖h' − μ_c‖² / 2 + log π_c, over the classes that have a mean; τ is that of `ncc_loss`
 
 The means are those of the training pass; the validation pass scores its tokens on the way, a chunk of them at a time.
 """
@@ -18,14 +18,13 @@ import torch
 from torch import Tensor
 
 from collapselab.core.batch import IGNORED
-from collapselab.core.centre_loss import fit_scale
-from collapselab.core.decisions import LinearClassifier
+from collapselab.core.decisions import DecidedLater, LinearClassifier
+from collapselab.core.devices import by_device
 from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import LAST, Collector, Collectors, Values
-from collapselab.measurement.collectors.decisions import NearestCentres
-from collapselab.measurement.collectors.scores import FITTED_TOKENS, loss_derivatives
+from collapselab.measurement.collectors.decisions import CentreLosses, NearestCentres
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.models.scores import LogitSpace, in_chunks, in_dtype, losses_of
+from collapselab.models.scores import BUFFER_BYTES, LogitSpace, in_chunks, losses_of
 from collapselab.models.taps import OutputLayer
 from collapselab.records.tables import PushRow
 
@@ -57,27 +56,23 @@ class Push(Collector):
         assert nearest.origin is not None
         self.alphas = plan.options.alphas
         self.choose_own, self.choose_nearest = centres.head.last, nearest
-        device, dtype = plan.model.device, torch.promote_types(plan.model.head.weight.dtype, torch.float32)
-        self.head, self.dtype, self.space = in_dtype(plan.model.head, dtype), dtype, LogitSpace()
-        numbers = plan.splits["train"].numbers
-        self.classes = nearest.classes.cpu()
-        """Numbers of the classes with a mean, in the order of the rows."""
-        self.ids = numbers.ids[self.classes].to(device)
-        self.place = torch.full((numbers.classes,), -1).index_put_((self.classes,), torch.arange(len(self.classes)))
-        self.origin = nearest.origin.to(device, dtype)
-        means = nearest.rows
-        self.means = means.to(device, dtype)
-        """Class means less the origin."""
-        self.halves = means.square().sum(1).mul_(0.5).to(device, dtype)
-        counts = plan.counts.last[self.classes].double()
-        self.log_priors = (counts / counts.sum()).log().to(device, dtype)
-        self.tau = plan.processes.computed(self._fitted_tau)
-        self.by_centres = OutputLayer(self.tau * self.means, self.log_priors - self.tau * self.halves)
+        device, dtype = self.device, torch.promote_types(plan.model.head.weight.dtype, torch.float32)
+        self.head, self.dtype, self.space = plan.model.head.to(dtype), dtype, LogitSpace()
+        self.numbers = plan.splits["train"].numbers
+        self.centres = earlier[CentreLosses].scores[LAST]
+        self.places = self.centres.places.cpu()
+        """The place of each class among those with a mean; -1 where it has none."""
+        self.classes = nearest.classes
+        self.ids = self.numbers.ids[nearest.classes.cpu()].to(device)
+        self.origin, self.means = nearest.origin.to(dtype), self.centres.means
+        self.tau = self.centres.scale
+        offsets = self.centres.log_priors - self.tau * self.centres.halves
+        self.by_centres = OutputLayer(self.tau * self.means, offsets.to(dtype))
 
     @classmethod
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Class means in float32, the pushed features of a batch, and logits."""
-        logits = min(112 << 20, 4 * plan.model.classes * plan.batch_tokens)
+        logits = min(by_device(BUFFER_BYTES, plan.model.moments_device), 4 * plan.model.classes * plan.batch_tokens)
         return 8 * (plan.splits["train"].rows + 2 * plan.batch_tokens) * plan.width + 2 * logits
 
     @torch.no_grad()
@@ -88,23 +83,23 @@ class Push(Collector):
             self.add("sums", self.scored(batch.labels.last.sampled(features), own[own != IGNORED]))
 
     def scored(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The sums of features (tokens, dim) with their next tokens, for every α."""
-        sums = torch.zeros(len(HEADS), len(self.alphas), WIDTH, dtype=torch.float64)
-        x = features.to(self.dtype)
-        places = self._places(labels)
+        """The sums of features (tokens, dim) with their next tokens, which are on the CPU, for every α."""
+        x, places, later = features.to(self.dtype), self._places(labels), DecidedLater(features.device)
         has_mean = (places >= 0).nonzero().squeeze(1)
-        toward = self._expected_means(x) - x
+        decided, right, labels = (index.to(x.device) for index in (has_mean, places[has_mean], labels))
+        sums = torch.zeros(len(HEADS), len(self.alphas), WIDTH, dtype=torch.float64, device=self.device)
+        toward, choices = self._expected_means(x) - x, []
         for number, alpha in enumerate(self.alphas):
             pushed = x + alpha * toward
-            decided = pushed[has_mean.to(x.device)]
-            own = self.choose_own.choices(decided).cpu()
-            nearest = self.choose_nearest.choices(decided).cpu()
-            self._tally(sums[0, number], self.head, pushed, labels.to(x.device))
-            right = places[has_mean].to(x.device)
-            best = self._tally(sums[1, number], self.by_centres, decided - self.origin, right)
-            for tally, agreed in ((sums[0, number], own == nearest), (sums[1, number], own == best)):
-                tally[DECIDED] += len(agreed)
-                tally[AGREED] += int(agreed.sum())
+            some = pushed[decided]
+            self._tally(sums[0, number], self.head, pushed, labels)
+            probable = self.classes[self._tally(sums[1, number], self.by_centres, some - self.origin, right)]
+            own, nearest = (each.choices(some, later=later) for each in (self.choose_own, self.choose_nearest))
+            choices.append((own, nearest, probable))
+        later.decide()
+        for number, (own, nearest, probable) in enumerate(choices):
+            sums[:, number, DECIDED] = len(own)
+            sums[:, number, AGREED] = torch.stack([(own == nearest).sum(), (own == probable).sum()]).double()
         return sums
 
     def values(self, *, resampled: bool = False) -> Values:
@@ -113,7 +108,7 @@ class Push(Collector):
         return values
 
     def _rows(self) -> Iterator[PushRow]:
-        for head, tallies in zip(HEADS, self.sums["sums"], strict=True):
+        for head, tallies in zip(HEADS, self.sums["sums"].cpu(), strict=True):
             for alpha, tally in zip(self.alphas, tallies, strict=True):
                 tokens, decided = int(tally[TOKENS]), int(tally[DECIDED])
                 yield PushRow(
@@ -129,22 +124,18 @@ class Push(Collector):
                 )
 
     def _tally(self, tally: Tensor, head: OutputLayer, features: Tensor, labels: Tensor) -> Tensor:
-        """Add loss, right choices and confidences of a head to its sums; the classes that it chose."""
-        chosen = torch.zeros(len(features), dtype=torch.int64)
+        """Add loss, right choices and confidences of a head to its sums; the rows that it chose."""
+        chosen = [labels[:0]]
         for rows, logits in in_chunks(head, features, None, self.space):
             best = logits.argmax(1)
             losses = losses_of(head, features[rows], labels[rows], logits)
-            confidence = logits.gather(1, best[:, None]).squeeze(1).double().cpu()
-            right = (best == labels[rows]).double().cpu()
-            tally[TOKENS] += len(right)
-            tally[LOSS] += float(losses.cpu().double().sum())
-            tally[RIGHT] += float(right.sum())
-            bins = (confidence * CONFIDENCES).long().clamp_(max=CONFIDENCES - 1)
-            for number, values in enumerate((torch.ones_like(right), confidence, right)):
-                start = BINS + number * CONFIDENCES
-                tally[start : start + CONFIDENCES].index_add_(0, bins, values)
-            chosen[rows] = best.cpu() if head is self.head else self.classes[best.cpu()]
-        return chosen
+            confidence = logits.gather(1, best[:, None]).squeeze(1)
+            numbers = torch.stack([torch.ones_like(confidence), confidence, best == labels[rows]]).double()
+            tally[:DECIDED] += torch.stack([numbers[0].sum(), losses.double().sum(), numbers[2].sum()])
+            bins = (numbers[1] * CONFIDENCES).long().clamp_(max=CONFIDENCES - 1)
+            tally[BINS:].view(3, CONFIDENCES).index_add_(1, bins, numbers)
+            chosen.append(best)
+        return torch.cat(chosen)
 
     def _expected_means(self, features: Tensor) -> Tensor:
         """Σ_c p_c(h) μ_c over the classes with a mean, whose probabilities are made to sum to 1."""
@@ -156,26 +147,8 @@ class Push(Collector):
 
     def _places(self, labels: Tensor) -> Tensor:
         """The place of each label's class among the means; -1 where it has none."""
-        numbers = self.plan.splits["train"].numbers.of(labels.cpu())
-        return torch.where(numbers < 0, -1, self.place[numbers.clamp(min=0)])
-
-    @torch.no_grad()
-    def _fitted_tau(self) -> float:
-        """The τ of the least cross-entropy on training tokens, which is convex in τ, by Newton's method."""
-        parts: list[Tensor] = []
-        of_parts: list[Tensor] = []
-        for states, labels, _ in self.plan.training_batches():
-            places = self._places(labels).to(states.device)
-            has_mean = (places >= 0).nonzero().squeeze(1)
-            parts.append(states[has_mean].to(self.dtype) - self.origin)
-            of_parts.append(places[has_mean])
-            if sum(map(len, parts)) >= FITTED_TOKENS:
-                break
-        x, places = torch.cat(parts), torch.cat(of_parts)
-        scatter = (x - self.means[places]).double().square().sum(1).mean()
-        start = x.shape[1] / max(float(scatter), 1e-30)  # 1 / variance of a dimension within classes
-        by_centres = OutputLayer(self.means, -self.halves)
-        return fit_scale(lambda tau: loss_derivatives(by_centres, x, places, tau, log_priors=self.log_priors), start)
+        numbers = self.numbers.of(labels)
+        return torch.where(numbers < 0, -1, self.places[numbers.clamp(min=0)])
 
 
 def _calibration_gap(tally: Tensor) -> float:

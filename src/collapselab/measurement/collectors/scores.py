@@ -15,11 +15,12 @@ from torch import Tensor
 from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import fit_scale
 from collapselab.core.decisions import TopTwo
+from collapselab.core.devices import by_device
 from collapselab.core.storage import Rows
 from collapselab.measurement.batch import Batch, Scored
 from collapselab.measurement.collector import LAST, Collector, Collectors
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.models.scores import LogitSpace, ScoredChunk, Scorer, Scores, common_dtype, in_chunks, in_dtype
+from collapselab.models.scores import BUFFER_BYTES, LogitSpace, ScoredChunk, Scorer, Scores, common_dtype, in_chunks
 from collapselab.models.taps import OutputLayer
 from collapselab.records.options import Options
 
@@ -28,6 +29,9 @@ OF_CLASSES = ("macro_loss", "rare_loss")
 
 FITTED_TOKENS = 4096
 """Training tokens, at least, that a scale is fitted to: whole batches, the first of the sample."""
+
+FIT_ROWS = 128
+"""Tokens of a fit whose logits are in memory at once, six times over."""
 
 TOTAL, CLASS_TOKENS, CLASS_LOSS, SCALED_LOSS = "total", "class_tokens", "class_loss", "scaled_loss"
 CONFIDENCE, RIGHT = "confidence", "right"
@@ -79,10 +83,11 @@ class TokenScores(Collector):
     def bytes(cls, plan: MeasurePlan, split: Split) -> float:
         """Logits, the output layer in float32 unless it is, sums of classes, and 5 bytes a token, which are copied."""
         vocabulary, options = plan.model.classes, plan.options
-        logits = min(112 << 20, 4 * vocabulary * plan.batch_tokens)
+        logits = min(by_device(BUFFER_BYTES, plan.model.moments_device), 4 * vocabulary * plan.batch_tokens)
         widened = 4 * vocabulary * plan.width if plan.model.head.weight.element_size() < 4 else 0
         if split == "train":
             return logits + widened
+        logits = max(logits, 24 * vocabulary * FIT_ROWS * options.asks("loss_after_temperature"))
         tokens = 20 * plan.splits[split].samples.last.tokens if options.asks("ece") else 0
         return logits + widened + tokens + (32 * vocabulary if _by_class(options) else 0)
 
@@ -96,9 +101,8 @@ class TokenScores(Collector):
             self._add_tokens(chunk)  # now: the next chunk overwrites the probabilities
 
         scored = labels.own[labels.own != IGNORED]
-        is_validation = self.split == "validation"
-        scores = self.scorer.scores(labels.sampled(features), scored, observe=observe if is_validation else None)
-        self.add(TOTAL, torch.tensor([scores.total_loss, scores.correct, scores.tokens], dtype=torch.float64))
+        seen_by = observe if self.split == "validation" else None
+        self.add(TOTAL, self.scorer.sums(labels.sampled(features), scored, observe=seen_by))
         if chunks:
             best, gap, losses = (
                 torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("best", "gap", "losses")
@@ -108,18 +112,17 @@ class TokenScores(Collector):
     @property
     def scores(self) -> Scores:
         """Of all tokens."""
-        loss, correct, tokens = self.sums[TOTAL].tolist() if TOTAL in self.sums else (0.0, 0, 0)
-        return Scores(loss, int(correct), int(tokens))
+        return Scores.of(self.sums[TOTAL]) if TOTAL in self.sums else Scores()
 
     @property
     def confidence(self) -> Tensor:
         """The largest probability at each token, float32 (tokens,)."""
-        return torch.cat([torch.zeros(0), *self.tokens[CONFIDENCE]])
+        return torch.cat([torch.zeros(0, device=self.device), *self.tokens[CONFIDENCE]]).cpu()
 
     @property
     def right(self) -> Tensor:
         """Whether it was that of the next token (tokens,)."""
-        return torch.cat([torch.zeros(0, dtype=torch.bool), *self.tokens[RIGHT]])
+        return torch.cat([torch.zeros(0, dtype=torch.bool, device=self.device), *self.tokens[RIGHT]]).cpu()
 
     def empty(self) -> Self:
         other = super().empty()
@@ -136,21 +139,21 @@ class TokenScores(Collector):
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         super().load({name: tensor for name, tensor in state.items() if name not in (CONFIDENCE, RIGHT)})
-        self.tokens = {name: [state[name].clone()] for name in (CONFIDENCE, RIGHT)}
+        self.tokens = {name: [state[name].to(self.device, copy=True)] for name in (CONFIDENCE, RIGHT)}
 
     def _add_tokens(self, chunk: ScoredChunk) -> None:
-        labels, losses = chunk.labels.to(self.device), chunk.losses.to(self.device).double()
+        labels, losses = chunk.labels, chunk.losses.double()
         if self.by_class:
             zeros = torch.zeros(self.plan.model.classes, dtype=torch.float64, device=self.device)
             self.add(CLASS_TOKENS, zeros.long().index_add_(0, labels, torch.ones_like(labels)))
             self.add(CLASS_LOSS, zeros.index_add_(0, labels, losses))
         if self.by_token:
             largest = chunk.probabilities.gather(1, chunk.best[:, None]).squeeze(1)
-            self.tokens[CONFIDENCE].append(largest.float().cpu())
-            self.tokens[RIGHT].append((chunk.best == chunk.labels).cpu())
+            self.tokens[CONFIDENCE].append(largest.float())
+            self.tokens[RIGHT].append(chunk.best == labels)
         if self.scale is not None:
             # softmax(s z) from p = softmax(z): p^s over its sum, so the loss is s · loss + log Σ p^s
-            total = chunk.probabilities.pow_(self.scale).sum(1).to(self.device).double().log_()
+            total = chunk.probabilities.pow_(self.scale).sum(1).double().log_()
             self.add(SCALED_LOSS, (self.scale * losses + total).sum())
 
 
@@ -165,23 +168,20 @@ def fitted_scale(plan: MeasurePlan) -> float:
     labels: list[Tensor] = []
     for states, next_tokens, _ in plan.training_batches():
         parts.append(states.to(common_dtype(states, plan.model.head.weight)))
-        labels.append(next_tokens.to(plan.model.device))
+        labels.append(next_tokens.to(states.device))
         if sum(map(len, labels)) >= FITTED_TOKENS:
             break
     x, y = torch.cat(parts), torch.cat(labels)
-    head = in_dtype(plan.model.head, common_dtype(x, plan.model.head.weight))
+    head = plan.model.head.to(common_dtype(x, plan.model.head.weight))
     return fit_scale(lambda scale: loss_derivatives(head, x, y, scale), 1.0)
 
 
-def loss_derivatives(
-    head: OutputLayer, x: Tensor, labels: Tensor, scale: float, *, log_priors: Tensor | None = None
-) -> tuple[float, float]:
-    """Both derivatives of the mean cross-entropy of softmax(s z + log π) by s: E[E_p z − z_y], E[Var_p z]."""
+def loss_derivatives(head: OutputLayer, x: Tensor, labels: Tensor, scale: float) -> tuple[float, float]:
+    """Both derivatives of the mean cross-entropy of softmax(s z) by s: E[E_p z − z_y], E[Var_p z]."""
     slope = curvature = 0.0
-    for rows, scores in in_chunks(head, x, None, LogitSpace()):
+    for rows, scores in in_chunks(head, x, FIT_ROWS, LogitSpace()):
         scores -= scores.gather(1, labels[rows][:, None])  # differences keep more digits
-        scaled = scale * scores
-        chances = (scaled if log_priors is None else scaled + log_priors).softmax(1)
+        chances = (scale * scores).softmax(1)
         mean = (chances * scores).sum(1, keepdim=True)
         slope += float(mean.double().sum())
         curvature += float((chances * (scores - mean).square_()).double().sum())

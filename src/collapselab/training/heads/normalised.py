@@ -180,7 +180,8 @@ class MeanRows(HeadUpdates):
 def _add_up(sums: Tensor, counts: Tensor, entering: Tensor, labels: Tensor) -> None:
     """Add the directions of features to the sums of their classes."""
     used = (labels >= 0).nonzero().squeeze(1)
-    labels, directions = labels[used], normalize(_without_mean(entering[used].float()), dim=1)
+    labels, used = labels[used].to(entering.device), used.to(entering.device)
+    directions = normalize(_without_mean(entering[used].float()), dim=1)
     sums.index_add_(0, labels, directions.to(sums.dtype))
     counts.index_add_(0, labels, torch.ones_like(labels, dtype=counts.dtype))
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from collapselab.training.interventions.step import Classes, Penalty, Step
+from collapselab.training.interventions.step import Classes, Penalty, Step, if_finite, or_infinite
 
 ROWS = 512
 """Most rows or means whose directions `uniform` and `uniform_means` compare."""
@@ -59,13 +59,12 @@ def within(step: Step) -> Penalty | None:
     if not classes.can_compare:
         return None
     about = classes.about_centre
-    if not about.variance > 0:
-        return None
+    variance = or_infinite(about.variance)
     freedom = len(step.features) - len(classes.ids)  # a class with one token adds nothing
-    ratio = torch.linalg.vector_norm(classes.deviations).square() / freedom / about.variance
-    gradient = classes.deviations * (2 / freedom / about.variance)
-    gradient.addcmul_(about.differences, -2 * ratio / about.variance / (about.tokens - 1))
-    return Penalty(ratio, of_features=gradient)
+    ratio = torch.linalg.vector_norm(classes.deviations).square() / freedom / variance
+    gradient = classes.deviations * (2 / freedom / variance)
+    gradient.addcmul_(about.differences, -2 * ratio / variance / (about.tokens - 1))
+    return Penalty(if_finite(ratio, variance), of_features=gradient)
 
 
 @torch.no_grad()
@@ -91,17 +90,17 @@ def floor(step: Step) -> Penalty | None:
     """
     classes = step.classes
     about = classes.about_centre if classes.can_compare else None
-    variance = about.variance if about is not None and about.variance > 0 else None
+    variance = None if about is None else or_infinite(about.variance)
     shares = _moving_shares(step, variance)  # of all processes: also where this one has nothing to compare
     if about is None or variance is None:
         return None
     freedom = classes.sizes - 1
-    below = (classes.repeated & (shares < FLOOR)).to(shares.dtype)
+    below = ((classes.sizes >= 2) & (shares < FLOOR)).to(shares.dtype)
     value = (below * freedom * (FLOOR - shares)).sum() / freedom.sum()
     factor = -2 / (freedom.sum() * variance)
     gradient = classes.deviations * (factor * below)[classes.of_token][:, None]
     of_total = -factor * (below * classes.scatter).sum() / variance / (about.tokens - 1)
-    return Penalty(value, of_features=gradient.addcmul_(about.differences, of_total))
+    return Penalty(if_finite(value, variance), of_features=gradient.addcmul_(about.differences, of_total))
 
 
 def _moving_shares(step: Step, variance: Tensor | None) -> Tensor:
@@ -110,7 +109,8 @@ def _moving_shares(step: Step, variance: Tensor | None) -> Tensor:
     table = step.kept.setdefault("shares", step.features.new_zeros(shape))  # and the freedom behind each
     new = step.features.new_zeros(shape)
     if variance is not None:
-        new[:, classes.ids] = torch.stack([classes.scatter / variance, classes.sizes - 1])
+        freedom = torch.where(variance.isfinite(), classes.sizes - 1, 0.0)
+        new[:, classes.ids] = torch.stack([classes.scatter / variance, freedom])
     scatter, freedom = step.total(new)
     table[1] += freedom
     moved = torch.maximum(freedom / table[1].clamp(min=1), 1 - (1 - FLOOR_RATE) ** freedom)
@@ -146,8 +146,9 @@ def cdnv(step: Step) -> Penalty | None:
     of_mean = of_variance * terms
     pulls = of_mean.sum(1)[:, None] * means - of_mean @ means
     # The index of each token's class among the chosen; tokens of other classes take the last row, which is zero.
-    index = chosen.new_full((len(classes.ids),), len(chosen))
-    index = index.index_copy_(0, chosen, torch.arange(len(chosen), device=chosen.device))[classes.of_token]
+    index = torch.full((len(classes.ids),), len(chosen))
+    index[chosen] = torch.arange(len(chosen))
+    index = index.to(means.device)[classes.of_token]
     factors = of_variance.sum(1) * (2 / pairs) / sizes
     factors = torch.cat([factors, factors.new_zeros(1)])[index]
     shared = pulls * (-4 / pairs / sizes)[:, None]
@@ -190,12 +191,10 @@ def isotropy(step: Step) -> Penalty | None:
         return None
     centred = features - features.mean(0)
     covariance = centred.T @ centred / (tokens - 1)
-    trace, square = covariance.trace(), covariance.square().sum()
-    if not square > 0:
-        return None
+    trace, square = covariance.trace(), or_infinite(covariance.square().sum())
     factor = trace / square
     gradient = (centred - (centred @ covariance).mul_(factor)).mul_(-4 * factor / (tokens - 1) / (dim - 1))
-    return Penalty(-(trace * factor - 1) / (dim - 1), of_features=gradient)
+    return Penalty(if_finite(-(trace * factor - 1) / (dim - 1), square), of_features=gradient)
 
 
 @torch.no_grad()
@@ -227,9 +226,7 @@ def simreg(step: Step) -> Penalty | None:
     positive = drawn.only_pairs((labels[:, :, None] == labels[:, None, :]).to(step.features.dtype))
     number = positive.sum(2, keepdim=True)
     anchor = (number > 0).to(number.dtype)
-    anchors = anchor.sum()
-    if not anchors > 0:
-        return None
+    anchors = or_infinite(anchor.sum())
     rows = directions(step.features.detach()[drawn.indices])
     cosines = rows.units @ rows.units.transpose(1, 2)
     targets = positive.div_(number.clamp_(min=1))
@@ -239,7 +236,8 @@ def simreg(step: Step) -> Penalty | None:
     value = ((totals.log() + 1 / SIMREG_TEMPERATURE) * anchor).sum() - pulls / SIMREG_TEMPERATURE
     of_cosines = powers.mul_(anchor / totals).sub_(targets).div_(SIMREG_TEMPERATURE * anchors)
     of_units = of_cosines @ rows.units + of_cosines.transpose(1, 2) @ rows.units
-    return Penalty(value / anchors, of_features=drawn.of_features(rows.gradient(of_units), step.features))
+    of_features = drawn.of_features(rows.gradient(of_units), step.features)
+    return Penalty(if_finite(value / anchors, anchors), of_features=of_features)
 
 
 @torch.no_grad()
@@ -301,13 +299,14 @@ def drawn_tokens(step: Step) -> Drawn | None:
     if not comparable.any():
         return None
     lengths, starts = counts[comparable], (counts.cumsum(0) - counts)[comparable]
-    number, longest, shortest = len(lengths), int(lengths.max()), int(lengths.min())
+    number, longest, shortest, device = len(lengths), int(lengths.max()), int(lengths.min()), step.features.device
     limit = min(TOKENS, max(32, math.isqrt(step.pair_rows(1 << 20) ** 2 // (2 * number))))
-    offsets = torch.arange(longest, device=lengths.device).expand(number, longest)
+    offsets = torch.arange(longest).expand(number, longest)
     if longest > limit:
-        keys = torch.rand(number, longest, generator=step.generator).to(lengths.device)
+        keys = torch.rand(number, longest, generator=step.generator)
         keys[offsets >= lengths[:, None]] = 2.0
-        offsets = keys.topk(limit, largest=False).indices.sort().values
+        offsets = keys.to(device).topk(limit, largest=False).indices.sort().values
+    offsets, lengths, starts = offsets.to(device), lengths.to(device), starts.to(device)
     if shortest >= offsets.shape[1]:
         return Drawn(starts[:, None] + offsets, None)
     inside = offsets < lengths[:, None]
@@ -318,7 +317,7 @@ class BatchMeans(NamedTuple):
     """The means of the classes of a step that have a mean, about the centre of all classes that have one."""
 
     indices: Tensor
-    """Their indices in `Classes.ids`."""
+    """Their indices in `Classes.ids`, on the CPU."""
     centred: Tensor
     """(classes, dim) m_c − m̄, of the features' type."""
     known: int
@@ -341,7 +340,7 @@ def batch_means(step: Step) -> BatchMeans | None:
     if len(indices) < 2:
         return None
     known = int(ready.sum())
-    centre = ready.to(means.dtype) @ means / known
+    centre = ready.to(means) @ means / known
     centred = (means[step.classes.ids[indices]] - centre).to(step.features.dtype)
     return BatchMeans(indices, centred, known)
 
@@ -350,17 +349,18 @@ def _updated_table(step: Step) -> tuple[Tensor, Tensor]:
     """Return the table and the tokens of each class, with this step's; both the same in all processes."""
     classes, dim = step.classes, step.features.shape[1]
     counts = step.kept.setdefault("counts", classes.counts.new_zeros(classes.vocabulary))
-    means = step.kept.setdefault("means", torch.zeros(classes.vocabulary, dim, device=counts.device))
+    means = step.kept.setdefault("means", torch.zeros(classes.vocabulary, dim, device=step.features.device))
     new = step.total(classes.counts)
     ids = new.nonzero().squeeze(1)  # of all processes
     sums = classes.sums(classes.features).to(means.dtype)
     if len(ids) > len(classes.ids):
-        sums = sums.new_zeros(len(ids), dim).index_copy_(0, torch.searchsorted(ids, classes.ids), sums)
+        places = torch.searchsorted(ids, classes.ids).to(sums.device)
+        sums = sums.new_zeros(len(ids), dim).index_copy_(0, places, sums)
     sums = step.total(sums)
     counts += new
     number = new[ids].to(means.dtype)
-    share = torch.maximum(number / counts[ids], 1 - (1 - MEAN_RATE) ** number)[:, None]
-    means[ids] = torch.lerp(means[ids], sums / number[:, None], share)
+    share = torch.maximum(number / counts[ids], 1 - (1 - MEAN_RATE) ** number)[:, None].to(means.device)
+    means[ids] = torch.lerp(means[ids], sums / number[:, None].to(means.device), share)
     return means, counts
 
 

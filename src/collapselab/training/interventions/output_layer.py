@@ -15,7 +15,7 @@ from collapselab.training.interventions.features import (
     directions,
     log_energy,
 )
-from collapselab.training.interventions.step import HeadRows, Penalty, Step
+from collapselab.training.interventions.step import HeadRows, Penalty, Step, if_finite, or_infinite
 
 FLAT_TOKENS = 8
 """Tokens that `flat` uses at least."""
@@ -38,7 +38,7 @@ def uniform(step: Step) -> Penalty | None:
     chosen = classes[step.drawn(len(classes), step.pair_rows(ROWS))]
     rows = step.head.weight.detach()[chosen].to(step.features.dtype)
     value, gradient = log_energy(rows - rows.mean(0))
-    return Penalty(value, of_head=HeadRows(chosen, gradient - gradient.mean(0)))
+    return Penalty(value, of_head=HeadRows(chosen.to(rows.device), gradient - gradient.mean(0)))
 
 
 class SharedRow(NamedTuple):
@@ -65,12 +65,12 @@ def centre(step: Step) -> Penalty | None:
         ∂R/∂w_c = 2 (Σ_s w_s − R w_c) / ‖W‖²_F
     """
     weight = step.head.weight.detach().to(step.features.dtype)
-    total, square = weight.sum(0), torch.linalg.vector_norm(weight).square()
-    if not square > 0:
-        return None
+    total, square = weight.sum(0), or_infinite(torch.linalg.vector_norm(weight).square())
     value = total.square().sum() / square
-    of_gradient = (4 * value * (len(weight) - value) / square).double()
-    return Penalty(value, of_head=SharedRow(weight, -2 * value / square, total * (2 / square), of_gradient))
+    of_gradient = 4 * value * (len(weight) - value) / square
+    return Penalty(
+        if_finite(value, square), of_head=SharedRow(weight, -2 * value / square, total * (2 / square), of_gradient)
+    )
 
 
 class Cosines(NamedTuple):
@@ -86,7 +86,8 @@ class Cosines(NamedTuple):
         """Return a penalty with this gradient in the cosines."""
         of_row = self.rows.gradient(self.centred.units * of_values[:, None])
         of_centred = self.centred.gradient(self.rows.units * of_values[:, None])
-        return Penalty(value, self.means.of_features(of_centred, step.classes), HeadRows(self.ids, of_row))
+        rows = HeadRows(self.ids.to(of_row.device), of_row)
+        return Penalty(value, self.means.of_features(of_centred, step.classes), rows)
 
 
 def _cosines(step: Step) -> Cosines | None:
@@ -127,10 +128,8 @@ def dual_uniform(step: Step) -> Penalty | None:
     if cosines is None:
         return None
     differences = cosines.values - cosines.values.mean()
-    value = differences.square().mean().sqrt()
-    if not value > 0:
-        return None
-    return cosines.penalty(value, differences / (len(differences) * value), step)
+    value = or_infinite(differences.square().mean().sqrt())
+    return cosines.penalty(if_finite(value, value), differences / (len(differences) * value), step)
 
 
 class RowsAndProduct(NamedTuple):
@@ -165,6 +164,7 @@ def flat(step: Step) -> Penalty:
     """
     tokens = len(step.features)
     chosen = step.drawn(tokens, max(FLAT_TOKENS, round(2 * tokens / math.sqrt(len(step.head.weight)))))
+    chosen = chosen.to(step.features.device)
     features = step.features.detach()[chosen]
     weight = step.head.weight.detach().to(features.dtype)
     probabilities, tanh = _probabilities(step.head, features, weight)

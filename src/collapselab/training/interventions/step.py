@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, final
 import torch
 from torch import Generator, Tensor
 
+from collapselab.core.devices import exact_device
 from collapselab.models.taps import OutputLayer
 
 Total = Callable[[Tensor], Tensor]
@@ -64,6 +65,7 @@ class Penalty(NamedTuple):
     """A penalty with its gradients in closed form; None where it does not depend on the tensor."""
 
     value: Tensor
+    """nan where it cannot act on these tokens; the gradients are then zero."""
     of_features: Tensor | None = None
     of_head: HeadGradient | None = None
 
@@ -73,7 +75,8 @@ class Penalty(NamedTuple):
 class Step:
     """The tokens that one process runs on at once, in one step of the training.
 
-    Features and output layer are separated from the model: the gradient of the penalty ends at them.
+    Features and output layer are separated from the model: the gradient of the penalty ends at them. What depends on
+    labels alone is known on the CPU, so that the host need not wait for the device of the features.
     """
 
     features: Tensor
@@ -81,7 +84,7 @@ class Step:
     labels: Tensor
     """(tokens,) next tokens; of a sham, permuted."""
     sequences: Tensor
-    """(tokens,) the number of each token's sequence, ascending."""
+    """(tokens,) the number of each token's sequence, ascending; on the CPU."""
     classes: "Classes"
     """The same tokens grouped by label; computed when first used, once for all penalties of the step."""
     head: OutputLayer
@@ -91,7 +94,8 @@ class Step:
     """For all randomness, on the CPU; it follows from (seed, step, name)."""
     kept: dict[str, Tensor]
     """Tensors that the intervention keeps from step to step, empty at first. They are saved and restored with the
-    training by the first process, so they must be made from `total`s alone to be the same in all processes."""
+    training by the first process, so they must be made from `total`s alone to be the same in all processes. Integers
+    are on the CPU, as the counts of classes are."""
     total: Total
     """Every process must call it equally often: before a return of None."""
 
@@ -101,11 +105,10 @@ class Step:
         return min(at_most, max(32, math.isqrt(logits // 16)))
 
     def drawn(self, count: int, at_most: int) -> Tensor:
-        """Return at most this many of the numbers below `count`, drawn without replacement, ascending."""
+        """Return at most this many of the numbers below `count`, drawn without replacement, ascending; on the CPU."""
         if count <= at_most:
-            return torch.arange(count, device=self.features.device)
-        order = torch.randperm(count, generator=self.generator)[:at_most]
-        return order.sort().values.to(self.features.device)
+            return torch.arange(count)
+        return torch.randperm(count, generator=self.generator)[:at_most].sort().values
 
 
 class AboutCentre(NamedTuple):
@@ -124,34 +127,34 @@ class Classes:
     """
 
     def __init__(self, features: Tensor, labels: Tensor, *, vocabulary: int) -> None:
-        self.features, self.labels, self.vocabulary = features.detach(), labels, vocabulary
+        self.features, self.labels, self.vocabulary = features.detach(), labels.cpu(), vocabulary
 
     @cached_property
     def counts(self) -> Tensor:
-        """Tokens of every class of the vocabulary (vocab,)."""
+        """Tokens of every class of the vocabulary (vocab,), on the CPU."""
         return torch.bincount(self.labels, minlength=self.vocabulary)
 
     @cached_property
     def ids(self) -> Tensor:
-        """The classes that have tokens, ascending."""
+        """The classes that have tokens, ascending, on the CPU."""
         return self.counts.nonzero().squeeze(1)
 
     @cached_property
     def sizes(self) -> Tensor:
         """Tokens of each of `ids`, as numbers of the features' type."""
-        return self.counts[self.ids].to(self.features.dtype)
+        return self.counts[self.ids].to(self.features)
 
     @cached_property
     def of_token(self) -> Tensor:
         """(tokens,) the index in `ids` of each token's class."""
         index = torch.empty_like(self.counts)
-        index[self.ids] = torch.arange(len(self.ids), device=index.device)
-        return index[self.labels]
+        index[self.ids] = torch.arange(len(self.ids))
+        return index[self.labels].to(self.features.device)
 
     @cached_property
     def repeated(self) -> Tensor:
-        """Which of `ids` have two tokens or more."""
-        return self.sizes >= 2
+        """Which of `ids` have two tokens or more, on the CPU."""
+        return self.counts[self.ids] >= 2
 
     @cached_property
     def can_compare(self) -> bool:
@@ -176,8 +179,8 @@ class Classes:
     @cached_property
     def about_centre(self) -> AboutCentre:
         """Tokens of repeated classes about their common mean; other tokens have a difference of zero."""
-        used = self.repeated[self.of_token].to(self.features.dtype)
-        tokens = int(used.sum())
+        is_used = self.counts[self.labels] >= 2
+        used, tokens = is_used.to(self.features), int(is_used.sum())
         differences = (self.features - used @ self.features / tokens).mul_(used[:, None])
         return AboutCentre(differences, torch.linalg.vector_norm(differences).square() / (tokens - 1), tokens)
 
@@ -186,8 +189,18 @@ class Classes:
         return values.new_zeros(len(self.ids), *values.shape[1:]).index_add_(0, self.of_token, values)
 
 
+def or_infinite(divisor: Tensor) -> Tensor:
+    """Return the number, or infinity where it is not positive: what is divided by it is then zero."""
+    return torch.where(divisor > 0, divisor, torch.inf)
+
+
+def if_finite(value: Tensor, divisor: Tensor) -> Tensor:
+    """Return a penalty's value, or nan where what it is divided by was not positive."""
+    return torch.where(divisor.isfinite(), value, torch.nan)
+
+
 def sum_of_squares(gradient: Tensor) -> Tensor:
     """Return the sum of squares: of each row in the gradient's own type, which is quick, and over rows in float64."""
     dtype = torch.promote_types(gradient.dtype, torch.float32)
     rows: Tensor = torch.linalg.vector_norm(gradient.detach(), dim=-1, dtype=dtype)
-    return rows.double().square().sum()
+    return rows.to(exact_device(rows.device)).double().square().sum()

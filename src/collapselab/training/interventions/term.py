@@ -19,6 +19,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Generator, Tensor
 
+from collapselab.core.devices import exact_device
 from collapselab.models.taps import OutputLayer
 from collapselab.training.interventions import FIRST_STEPS, INTERVENTIONS, Dose, Place
 from collapselab.training.interventions.step import Classes, HeadGradient, Penalty, Step, Total, sum_of_squares
@@ -28,7 +29,7 @@ SPEED = 1 / 20
 
 
 class Tokens(NamedTuple):
-    """What penalties are computed from, separated from the model, with gradients of its own."""
+    """What penalties are computed from, separated from the model, with gradients of its own; labels are on the CPU."""
 
     features: Tensor
     labels: Tensor
@@ -57,20 +58,22 @@ class StepNorm:
     one, so its gradients are summed; for a step in one part and one process, the square is enough.
     """
 
-    def __init__(self, place: Place, weight: Tensor, *, processes: int) -> None:
-        self.weight, self.square = weight, torch.zeros((), dtype=torch.float64, device=weight.device)
-        self.head = torch.zeros_like(weight) if place == "head" and processes > 1 else None
+    def __init__(self, place: Place, weight: Tensor, *, parts: int) -> None:
+        """`parts` of the step are those of all processes."""
+        self.weight = weight
+        self.square = torch.zeros((), dtype=torch.float64, device=exact_device(weight.device))
+        self.head = torch.zeros_like(weight) if place == "head" and parts > 1 else None
 
-    def add_head(self, gradient: HeadGradient, share: Tensor, *, whole: bool) -> None:
+    def add_head(self, gradient: HeadGradient, share: Tensor) -> None:
         """Add the gradient of a part in the output layer, which has this share of the step."""
-        if whole and gradient.square is not None:
-            self.square = gradient.square
+        if self.head is None and gradient.square is not None:
+            self.square = gradient.square.to(self.square.device).double()
             return
         self.head = torch.zeros_like(self.weight) if self.head is None else self.head
         gradient.add_to(self.head, share)
 
-    def value(self, total: Total) -> float:
-        return math.sqrt(total(self.square) if self.head is None else sum_of_squares(total(self.head)))
+    def squared(self, total: Total) -> Tensor:
+        return total(self.square) if self.head is None else sum_of_squares(total(self.head))
 
 
 @final
@@ -105,18 +108,23 @@ class Term:
         """Return R of these tokens, None where it cannot act on them."""
         features, labels, sequences, classes, head = tokens
         if self.dose.sham:
-            labels = labels[torch.randperm(len(labels), generator=self._permuting).to(labels.device)]
+            labels = labels[torch.randperm(len(labels), generator=self._permuting)]
             classes = Classes(features, labels, vocabulary=classes.vocabulary)
+        labels = labels.to(features.device)
         return self.intervention.penalty(
             Step(features, labels, sequences, classes, head, self.number, self._drawing, self.kept, total)
         )
 
-    def end_step(self, of_loss: float, total: Total) -> Compared:
+    def measured(self, total: Total) -> Tensor:
+        """Return for `end_step` the squared norm of the penalty's gradient, the sum of its values, and their number."""
+        square = self.norm.squared(total)
+        values = torch.stack([square.new_zeros(()), *(value.to(square.device).double() for value in self.values)])
+        return torch.cat([square[None], total(torch.stack([values.nansum(), (~values.isnan()).sum() - 1]))])
+
+    def end_step(self, of_loss: float, square: float, summed: float, parts: float) -> Compared:
         """Update the moving average, or note that the penalty could not act."""
-        of_penalty = self.norm.value(total)
-        values = torch.stack([value.double() for value in self.values]) if self.values else torch.zeros(0).double()
-        summed, parts = total(values.new_tensor([float(values.sum()), len(values)], device=self.norm.weight.device))
-        value = float(summed / parts) if parts else None
+        of_penalty = math.sqrt(square)
+        value = summed / parts if parts else (None if square == 0 else math.nan)
         ratio = of_loss / of_penalty if of_penalty else 0.0
         rho = self.factor / ratio if ratio else 0.0
         idle = value is None or ratio == 0
@@ -151,8 +159,9 @@ class Term:
         self._average = None if math.isnan(average) else average
         self.idle_steps, self._line = int(idle_steps), tensors["numbers"][2:].clone()
         self._first = tensors["first"].tolist()
-        kept = [name for name in tensors if name.startswith("kept.")]
-        self.kept = {name.removeprefix("kept."): tensors[name].to(device, copy=True) for name in kept}
+        kept = {name.removeprefix("kept."): tensor for name, tensor in tensors.items() if name.startswith("kept.")}
+        places = {name: device if tensor.is_floating_point() else "cpu" for name, tensor in kept.items()}
+        self.kept = {name: tensor.to(places[name], copy=True) for name, tensor in kept.items()}
 
     def _follow(self, log_ratio: float) -> None:
         if self._average is not None:
