@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from collapselab import measure
+from collapselab.corpus import build as building
 from collapselab.corpus.blocks import Corpus
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source, source_of_texts
 from collapselab.errors import ConfigError, CorpusError
-from collapselab.measurement import model_corpus as module
 from collapselab.measurement.model_corpus import Data, model_corpus
 from collapselab.models.build import build_config, build_model
 from collapselab.models.find import find_models
@@ -55,8 +55,8 @@ def test_it_is_built_once_for_all_models_of_one_tokenizer(
 ) -> None:
     models = [str(saved(tmp_path / name, corpus, seed=seed)) for seed, name in enumerate(("one", "two"))]
     built = []
-    build = module.build_corpus
-    monkeypatch.setattr(module, "build_corpus", lambda *args, **named: built.append(args) or build(*args, **named))
+    build = building._write
+    monkeypatch.setattr(building, "_write", lambda *args, **named: built.append(args) or build(*args, **named))
     results = measure(models, data=STORIES, tokens=200)
     assert len(list(results)) == 2  # type: ignore[arg-type]
     measure(models[0], data=STORIES, tokens=200)
@@ -103,6 +103,23 @@ def test_each_tokenizer_gets_a_corpus_of_its_own(corpus: Corpus, tmp_path: Path,
     assert first.facts["corpus_hash"] != second.facts["corpus_hash"]
     assert first.facts["tokenizer"]["same"]
     assert second.facts["tokenizer"]["same"]
+
+
+def test_a_corpus_of_another_text_in_the_cache_is_refused(corpus: Corpus, tmp_path: Path, cache: Path) -> None:
+    (source,) = find_models([str(saved(tmp_path / "model", corpus))])
+    texts = [Data(source_of_texts([f"A {animal} sang a song, number {i}." for i in range(60)])) for animal in "bd"]
+    hashes = [model_corpus(source, text).hash for text in texts]
+    one, other = folders(cache)
+    one.rename(tmp_path / "moved")
+    other.rename(one)
+    (tmp_path / "moved").rename(other)
+    for text in texts:
+        with pytest.raises(CorpusError, match=one.parent.name):
+            model_corpus(source, text)
+    other.rename(tmp_path / "moved")
+    one.rename(other)
+    (tmp_path / "moved").rename(one)
+    assert [model_corpus(source, text).hash for text in texts] == hashes
 
 
 def test_blocks_are_as_long_as_the_model_can_read(corpus: Corpus, tmp_path: Path, cache: Path) -> None:

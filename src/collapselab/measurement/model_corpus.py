@@ -29,7 +29,7 @@ from collapselab.hub import Pretrained
 from collapselab.measurement.model import context_of
 from collapselab.messages import hidden_progress, logger
 from collapselab.models.find import ModelSource, place_of
-from collapselab.records.corpus import CORPUS
+from collapselab.records.corpus import CORPUS, read_corpus_record
 from collapselab.records.options import Options, Role, Running
 
 log = logger(__name__)
@@ -172,8 +172,9 @@ def _built_corpus(model: str, data: Data, name: str, context: int | None, *, tru
     asked = {**asdict(recipe), "tokenizer": tokenizer_hash(tokenizer), "source": source.provenance}
     folder = data.cache / hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     with locked(folder.with_suffix(".lock"), wait=True):
-        is_there = (folder / CORPUS).exists()
-        return Corpus(folder) if is_there else build_corpus(source, folder, recipe, trust_code=trust_code)
+        if (folder / CORPUS).exists():  # of an equal tokenizer, perhaps of another name
+            recipe = replace(recipe, tokenizer=read_corpus_record(folder).request.tokenizer)
+        return build_corpus(source, folder, recipe, trust_code=trust_code)
 
 
 def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> Source:
