@@ -233,7 +233,7 @@ def test_a_chat_is_written_in_the_models_own_template(corpus: Corpus, tmp_path: 
     assert ("chat-template" in codes[0], "chat" in codes[0]) == (True, False)
     assert ("chat-template" in codes[1], "chat" in codes[1]) == (False, True)
     assert result.facts["text_hash"] != plain.facts["text_hash"], "not the same text"
-    with pytest.raises(ConfigError, match="chat: is for --data"):
+    with pytest.raises(ConfigError, match="chat needs --data"):
         measure(str(model), corpus, chat=True)
 
 
