@@ -42,7 +42,7 @@ def test_the_package_imports_nothing_but_itself() -> None:
 def test_the_help_imports_no_library_that_it_does_not_show() -> None:
     modules, shown = imported(HELP)
     assert "collapselab.cli.train" in modules
-    assert "Many models, and what they say" in shown
+    assert "Several models" in shown
     assert not modules & (LIBRARIES - {"pydantic"})
     assert not modules & {"collapselab.disk", "collapselab.core", "collapselab.corpus"}
 
