@@ -55,9 +55,6 @@ class Given:
     rows: RowsByTable
     registered: Registered = field(default_factory=Registered)
 
-    def __getitem__(self, table: str) -> list[Any]:
-        return self.rows[table]
-
     @property
     def draws(self) -> dict[str, Any]:
         return {"permutations": self.permutations, "seed": self.seed}
@@ -81,19 +78,19 @@ STATEMENTS: dict[str, Statement] = {
     "trends": Statement(trends.Trend, lambda given: trends.trends(given.models, **given.draws), trends.sentences),
     "properties": Statement(
         properties.PropertyRow,
-        lambda given: properties.properties(given.models, given["relate"], given["trends"], **given.draws),
+        lambda given: properties.properties(given.models, given.rows["relate"], given.rows["trends"], **given.draws),
         properties.sentences,
     ),
     "effects": Statement(
         effects.Effect,
-        lambda given: effects.effects(given.models, given.registered, given["properties"], **given.draws),
+        lambda given: effects.effects(given.models, given.registered, given.rows["properties"], **given.draws),
         words.of_effects,
     ),
     "doses": Statement(effects.Response, lambda given: effects.doses(given.models), words.of_doses),
     "attribution": Statement(
         attribution.Attributed,
         lambda given: attribution.attribution(
-            given.models, given["effects"], given["properties"], given.registered, **given.draws
+            given.models, given.rows["effects"], given.rows["properties"], given.registered, **given.draws
         ),
         attribution.sentences,
     ),

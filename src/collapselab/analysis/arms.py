@@ -12,7 +12,7 @@ arm did not break. So the lost ones are counted, by arm: what they would have sh
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -285,6 +285,18 @@ def _parts(removed: Mapping[str, str], *, untied: bool) -> Iterator[Arm]:
         yield Arm(None, "coupling", float(removed["coupling"]), False, of_optimizer)
     if "tied" in removed and "head" not in removed:
         yield Arm(None, "untied", None, False, ())
+
+
+def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
+    """The sham of an arm: that of the same dose, else of the nearest size; of a head the one whose rows say nothing."""
+    arm = comparison.arm
+    if arm.sham:
+        return None
+    if (name := SHAM_OF.get(arm.name)) is not None:
+        return next((other for other in compared if other.arm.of == (arm.where, name)), None)
+    shams = [other for other in compared if other.arm.of == arm.of and other.arm.sham]
+    dose = arm.dose or 0.0
+    return min(shams, key=lambda o: (abs(abs(o.arm.dose or 0.0) - abs(dose)), (o.arm.dose or 0) != dose), default=None)
 
 
 @final

@@ -26,10 +26,11 @@ from scipy.linalg import orth
 
 from collapselab.analysis.families import FAMILY_SIZES, why_no_permutation
 from collapselab.analysis.models import NOT_TESTED, RELATED, Floats, Models, Variable
+from collapselab.analysis.relate import NOT_MEASURED
 from collapselab.analysis.resampling import LEVEL, TIE, corrections, jointly
 from collapselab.analysis.subsets import codes_of, count_of, exchangeable
 from collapselab.analysis.verdict import RELATION, Cause, Direction, Estimate, Reason, Verdict, direction_of, judge
-from collapselab.analysis.words import NOT_MEASURED, SHOWN, Sentence, by_reason, listed, metric_label
+from collapselab.analysis.words import SHOWN, Sentence, by_reason, label_of, listed
 
 MIN_MODELS = 4
 MIN_FREEDOM = 6
@@ -76,7 +77,7 @@ class Control:
     @property
     def label(self) -> str:
         """`cdnv`, or `log cdnv`."""
-        return metric_label(self.metric, self.transform)
+        return label_of(self.metric, self.transform)
 
 
 def controls(models: Models, *, permutations: int = MAX_PERMUTATIONS, seed: int = 0) -> list[Control]:

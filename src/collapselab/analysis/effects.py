@@ -25,17 +25,7 @@ import numpy as np
 import pandas as pd
 
 from collapselab.analysis import paired
-from collapselab.analysis.arms import (
-    FURTHER,
-    SHAM_OF,
-    Arm,
-    ArmKey,
-    Comparison,
-    Registered,
-    Target,
-    comparisons,
-    unpaired,
-)
+from collapselab.analysis.arms import FURTHER, Arm, ArmKey, Comparison, Registered, comparisons, sham_of, unpaired
 from collapselab.analysis.models import RELATED, Floats, Models, Regime, better
 from collapselab.analysis.paired import MIN_PAIRS
 from collapselab.analysis.properties import PropertyRow, arm_key
@@ -221,7 +211,7 @@ def _is_skewed_together(compared: Sequence[Comparison], outcome: str) -> bool:
 
 
 def _rows(suite: _Suite, comparison: Comparison) -> Iterator[Effect]:
-    sham, targets = sham_of(comparison, suite.compared), {target.metric: target for target in comparison.arm.targets}
+    sham, targets = sham_of(comparison, suite.compared), dict(comparison.arm.targets)
     further = [name for name in suite.further if name in comparison.treated]
     metrics = [str(column) for column in comparison.treated if column not in (suite.models.outcome, *FURTHER)]
     rows = [_row(suite, comparison, column, sham) for column in (*further, *metrics)]
@@ -292,29 +282,17 @@ def _outcome_row(
     return replace(row, lost=len(lost), lost_controls=len(lost_controls))
 
 
-def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Comparison | None:
-    """The sham of an arm: that of the same dose, else of the nearest size; of a head the one whose rows say nothing."""
-    arm = comparison.arm
-    if arm.sham:
-        return None
-    if (name := SHAM_OF.get(arm.name)) is not None:
-        return next((other for other in compared if other.arm.of == (arm.where, name)), None)
-    shams = [other for other in compared if other.arm.of == arm.of and other.arm.sham]
-    dose = arm.dose or 0.0
-    return min(shams, key=lambda o: (abs(abs(o.arm.dose or 0.0) - abs(dose)), (o.arm.dose or 0) != dose), default=None)
-
-
-def _reached(row: Effect, comparison: Comparison, target: Target, sham: Comparison | None) -> bool | None:
-    """Whether the metric moved: two standard deviations, the right way, more than under the sham."""
-    differences = comparison.differences[target.metric].dropna()
+def _reached(row: Effect, comparison: Comparison, sign: int, sham: Comparison | None) -> bool | None:
+    """Whether the metric moved: two standard deviations, in this direction (0: either), more than under the sham."""
+    differences = comparison.differences[row.metric].dropna()
     if len(differences) < MIN_TO_REACH or row.effect is None:
         return None
-    sign = target.sign or (1 if row.effect > 0 else -1)
+    sign = sign or (1 if row.effect > 0 else -1)
     if sign * row.effect <= 0 or (row.effect_in_sd is not None and abs(row.effect_in_sd) < SDS):
         return False
     if sham is None:
         return True
-    beyond = (sign * (differences - sham.differences[target.metric])).dropna().to_numpy()
+    beyond = (sign * (differences - sham.differences[row.metric])).dropna().to_numpy()
     low = paired.mean_of(beyond).low if len(beyond) else None
     return low is not None and low > 0
 

@@ -22,18 +22,18 @@ from collapselab.analysis.resampling import LEVEL, Codes, Corrected, corrections
 from collapselab.analysis.subsets import ALL, WITHIN, Subset, count_of, subsets, within_cells
 from collapselab.analysis.verdict import RELATION, Cause, Direction, Estimate, Reason, Verdict, direction_of, judge
 from collapselab.analysis.words import (
-    NOT_MEASURED,
     REVERSAL,
     SHOWN,
     Sentence,
     amount,
     by_reason,
+    label_of,
     listed,
     many,
-    metric_label,
     regime_words,
 )
 
+NOT_MEASURED = "no metric was measured."
 MIN_MODELS = 3
 """Models beyond one a cell that a correlation needs: with two models it is always 1 or -1."""
 ACROSS = Reason(Cause.NOT_A_TEST, "a description: these models differ in size and training too.", Verdict.DESCRIPTION)
@@ -101,7 +101,7 @@ class Relation:
     @property
     def label(self) -> str:
         """`cdnv`, or `log cdnv`."""
-        return metric_label(self.metric, self.transform)
+        return label_of(self.metric, self.transform)
 
     @property
     def label_with_r(self) -> str:

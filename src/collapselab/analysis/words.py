@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 OPPOSITE = "in the opposite direction"
 PREDICTED = "as collapse predicts"
 NO_DIRECTION = "collapse predicts no direction"
-NOT_MEASURED = "no metric was measured."
 REVERSAL = "reversal"
 """The topic that is said before all others."""
 LONGEST = 200
@@ -136,7 +135,7 @@ def unit_of(outcome: str) -> str:
     return " bits per byte" if outcome == BITS_PER_BYTE or outcome.startswith(ON) else ""
 
 
-def metric_label(metric: str, transform: str) -> str:
+def label_of(metric: str, transform: str) -> str:
     """`cdnv`, or `log cdnv`."""
     return metric if transform == "raw" else f"log {metric}"
 
