@@ -342,14 +342,14 @@ def test_a_signal_during_validation_ends_it_after_its_batch_and_the_run_continue
     values = {"checkpoints": "log:2", "head": head, "tied": head == "learned"}
     run(corpus_folder, tmp_path / "whole", **values)
     monkeypatch.setattr(scores, "TOKENS_AT_ONCE", 32)
-    split_scores, score, begun, batches = checkpointing.split_scores, scores.Scorer.scores, [], []
+    split_scores, score, begun, batches = checkpointing.split_scores, scores.Scorer.sums, [], []
 
     def counting(*args: Any, **kwargs: Any) -> scores.Scores:
         if kwargs["blocks"] is None:  # the validation split, not the sample of training blocks
             begun.append(1)
         return split_scores(*args, **kwargs)
 
-    def signalling(self: scores.Scorer, *args: Any) -> scores.Scores:
+    def signalling(self: scores.Scorer, *args: Any) -> Tensor:
         if len(begun) == validation + 1:
             batches.append(1)
             os.kill(os.getpid(), signal.SIGTERM)
@@ -357,7 +357,7 @@ def test_a_signal_during_validation_ends_it_after_its_batch_and_the_run_continue
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpointing, "split_scores", counting)
-        patch.setattr(scores.Scorer, "scores", signalling)
+        patch.setattr(scores.Scorer, "sums", signalling)
         with pytest.raises(Interrupted, match=f"stopped {after}"):
             run(corpus_folder, tmp_path / "stopped", options={"save_minutes": 0}, **values)
     assert len(batches) == 1, "of many"
