@@ -20,7 +20,7 @@ from collapselab.measurement.measure import measure
 from collapselab.models.build import build_config, build_model
 
 ROOT = str(Path(collapselab.__file__).parent) + "/"
-FUNCTIONS, FILES, DEPTH = 455, 45, 23
+FUNCTIONS, FILES, DEPTH = 455, 46, 23
 
 
 def traced(folder: Path, corpus: Corpus) -> tuple[set[tuple[str, str]], int]:
