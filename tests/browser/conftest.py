@@ -50,6 +50,7 @@ def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_suite(
         tmp_path_factory.mktemp("suites") / "three-hundred",
         widths=(64, 128, 256, 512, 768, 1024), depths=(1, 2, 4, 8, 12), decays=(0.0, 0.1, 0.2, 0.3, 0.4), seeds=151,
+        failures=0,
     )  # fmt: skip
     analyze(folder, permutations=99)
     return report(folder).page
