@@ -99,13 +99,31 @@ def package_docstrings(texts: Texts) -> Iterator[str]:
                 yield f"{module}: its docstring names {name}, which does not exist"
 
 
+BASES = {
+    "AnyTable", "BootstrapFacts", "CollapseMonitor", "Collector", "HeadUpdates", "Identity", "Launcher", "Metric", "ModelFacts",
+    "OutcomesFacts", "Part", "PassFacts", "Record", "RunError", "StepEntry", "UserError",
+}  # fmt: skip
+"""The classes of ours that others may inherit from; all others are final."""
+
+
+def inherited_classes(texts: Texts) -> Iterator[str]:
+    """Yield classes that inherit from a class of ours that is not meant as a base."""
+    classes = [(module, node) for module, text in texts.items() for node in ast.walk(ast.parse(text))
+               if isinstance(node, ast.ClassDef)]  # fmt: skip
+    ours = {node.name for _, node in classes}
+    for module, node in classes:
+        for base in (ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases):
+            if base in ours and base.lstrip("_") not in BASES:
+                yield f"{module}: {node.name} inherits from {base}, which is final (BASES in structure.py)"
+
+
 def utility_modules(texts: Texts) -> Iterator[str]:
     """Yield modules that are named for no subject."""
     yield from (f"{module}: name it for what it does" for module in texts if "util" in module.split(".")[-1])
 
 
 RULES: tuple[Callable[[Texts], Iterator[str]], ...] = (
-    imports_from_below, cycles, package_docstrings, utility_modules,
+    imports_from_below, cycles, package_docstrings, inherited_classes, utility_modules,
 )  # fmt: skip
 
 

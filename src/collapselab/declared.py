@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, final
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
@@ -28,7 +28,6 @@ MAX_SHOWN = 200
 T = TypeVar("T")
 
 
-@final
 @dataclass(frozen=True)
 class Shown:
     """How an option appears on the command line: its help panel and the placeholder of its value."""
@@ -39,7 +38,6 @@ class Shown:
     """Whether the option can be set from Python only."""
 
 
-@final
 @dataclass(frozen=True)
 class DeclaredOption:
     """A field of a class of options."""

@@ -6,7 +6,6 @@ is read. An analysis or page made from other tables, or by another version of th
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import final
 
 from pydantic import JsonValue
 
@@ -33,7 +32,6 @@ MOST_JOBS = 2
 DONE = "done already"
 
 
-@final
 @dataclass(frozen=True)
 class Demo:
     """The result of the demo: its page, the answer at the top of the page, and failed runs."""

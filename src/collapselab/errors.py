@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn, final
+from typing import NoReturn
 
 
 class UserError(Exception):
@@ -81,7 +81,6 @@ def interruptible(*numbers: signal.Signals) -> Iterator[None]:
         yield
 
 
-@final
 class StopRequest:
     """The signal that asked the work to stop: `number` is None until there is one."""
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, final
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -26,7 +26,6 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """How a file begins that git leaves in place of a large file that was not downloaded."""
 
 
-@final
 @dataclass(frozen=True)
 class Revisions:
     """The branches and tags of a model on the hub, each with its commit."""
@@ -50,7 +49,6 @@ class PretrainedArguments(TypedDict):
     revision: NotRequired[str | None]
 
 
-@final
 @dataclass(frozen=True)
 class Pretrained:
     """Where the library finds a model or a tokenizer: a folder, a GGUF file in it, or an id on the hub."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from collapselab.errors import ConfigError, did_you_mean
 
@@ -23,7 +23,6 @@ STEP = "train/global_step"
 """The axis of all curves in wandb, whose own step counts calls and cannot decrease."""
 
 
-@final
 @dataclass(frozen=True)
 class TrackedRun:
     """The name of a run, its folder, and an alphanumeric identity derived from the folder."""
@@ -42,7 +41,6 @@ class TrackedRun:
         return f"{self.name}-{self.identity[:6]}"
 
 
-@final
 @dataclass(frozen=True)
 class Tracker:
     """An open run of a tracker."""

@@ -17,7 +17,7 @@ from functools import cache
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 SUMMARY = "summary.json"
 
 
-@final
 @dataclass(frozen=True)
 class Given:
     """What a statement is made from: the models, the request, the rows of the statements before it, and what was
@@ -60,7 +59,6 @@ class Given:
         return {"permutations": self.permutations, "seed": self.seed}
 
 
-@final
 @dataclass(frozen=True)
 class Statement:
     """One table of the analysis: what a row of it is, how the rows are made, and what they allow to say."""
@@ -238,7 +236,6 @@ class SummaryRecord(Record):
     """The sha256 of scores.csv, the scores that the user brought; empty where there are none."""
 
 
-@final
 @dataclass(frozen=True, repr=False)
 class Analysis:
     """All that `analyze` found; `to_json()` is the whole of it, `frames` has each table as a DataFrame.

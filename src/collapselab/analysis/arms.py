@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -49,7 +49,6 @@ Key = tuple[tuple[str, ...], tuple[str, ...]]
 """What a run shares with its control, and the settings of its arm."""
 
 
-@final
 class Target(NamedTuple):
     """A metric that an arm must move: down (-1), up (1), or either way (0)."""
 
@@ -68,7 +67,6 @@ HEAD_TARGETS = {
 }
 
 
-@final
 @dataclass(frozen=True)
 class Arm:
     """What sets a run apart from its control."""
@@ -103,7 +101,6 @@ class Arm:
         return self.where, self.name
 
 
-@final
 @dataclass(frozen=True)
 class Comparison:
     """The runs of an arm beside their controls."""
@@ -299,7 +296,6 @@ def sham_of(comparison: Comparison, compared: Sequence[Comparison]) -> Compariso
     return min(shams, key=lambda o: (abs(abs(o.arm.dose or 0.0) - abs(dose)), (o.arm.dose or 0) != dose), default=None)
 
 
-@final
 @dataclass(frozen=True)
 class Registered:
     """What a suite of arms is judged by, and whether that was chosen before its first run.

@@ -19,7 +19,7 @@ metrics needs k + 2 interventions, and intervals come from leaving out intervent
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,6 @@ MAX_METRICS = 2
 """Metrics of a set."""
 
 
-@final
 @dataclass(frozen=True)
 class Attributed:
     """One metric of one set; a row of `attribution.csv`."""

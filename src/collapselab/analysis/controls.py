@@ -18,7 +18,7 @@ test is made. A row of `controls.csv` is the joint test of one metric.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +42,6 @@ MAX_FOR_LIKENESS = 499
 ROUGH = "what a smooth function leaves of metric and outcome still follows scale: the test would find scale itself."
 
 
-@final
 @dataclass(frozen=True)
 class Control:
     """One metric beyond scale and training; a row of `controls.csv`."""
@@ -142,7 +141,6 @@ def why_no_joint_test(frame: pd.DataFrame) -> Reason | None:
     return Reason(Cause.TOO_FEW, why) if why else None
 
 
-@final
 class Multiverse:
     """The specifications of one set of cells, each with the smooth function, and permutations of the architectures.
 

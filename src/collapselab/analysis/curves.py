@@ -13,7 +13,6 @@ unknown, never healthy.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,6 @@ LOSSES = ("val_loss", "train_loss")
 IN_WORDS = ("val_loss", "agreement")
 
 
-@final
 @dataclass(frozen=True)
 class Phase:
     """The half time of one metric in one cell: runs that differ in their seed alone."""
@@ -116,7 +114,6 @@ MIN_SEEDS = 5
 """Seeds of a cell for over-fitting: with fewer no one-sided sign-flip test can be below the level."""
 
 
-@final
 @dataclass(frozen=True)
 class Finding:
     """Whether one run is over-fitted at its last checkpoint; a row of `diagnosis.csv`."""

@@ -19,7 +19,7 @@ more than the other; so neither side may go against the trend.
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,6 @@ PERMUTATIONS = 9_999
 """Sign patterns of Page's test that are drawn where there are too many seeds for all of them."""
 
 
-@final
 @dataclass(frozen=True)
 class Effect:
     """One arm's effect on one metric, or on the outcome; a row of `effects.csv`."""
@@ -371,7 +370,6 @@ def _judged(row: Effect, *, checked: bool) -> Effect:
     return replace(row, **judge(estimate, EFFECT))
 
 
-@final
 @dataclass(frozen=True)
 class Response:
     """One dose of one arm and its effect on one metric; a row of `doses.csv`."""

@@ -11,7 +11,7 @@ catalogue: adding a metric leaves all verdicts of the others as they are.
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from collapselab.analysis.resampling import LEVEL, holm
 from collapselab.analysis.verdict import Role
@@ -23,7 +23,6 @@ other family (`exploration`, `contexts`) is the number of tests in the table."""
 Tables = Mapping[str, Sequence[Any]]
 
 
-@final
 class Family(NamedTuple):
     """One family of tests."""
 

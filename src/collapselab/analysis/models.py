@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -46,7 +46,6 @@ CONTEXTS = "contexts"
 """The property that metrics of contexts are about."""
 
 
-@final
 @dataclass(frozen=True)
 class Related:
     """What the analysis has to know of a metric of tokens, or of a metric of contexts at one length."""
@@ -96,7 +95,6 @@ ONLY = "the only one"
 """How a regime is written where no setting varies."""
 
 
-@final
 class Regime(NamedTuple):
     """The settings of a regime, in the order of the table's columns."""
 
@@ -146,7 +144,6 @@ def _quoted(text: str) -> str:
     return text
 
 
-@final
 @dataclass(frozen=True)
 class Variable:
     """A metric as it enters a statistic: raw, or its logarithm."""
@@ -170,7 +167,6 @@ class Variable:
         return None
 
 
-@final
 @dataclass(frozen=True)
 class Models:
     """The models of a suite or of a published table, and which metrics and outcome are known of them."""

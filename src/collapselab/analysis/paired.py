@@ -10,7 +10,7 @@ lags behind the weights, and the lag alone looks like an effect.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,6 @@ MIN_ARMS = 3
 """Arms for a correlation over them."""
 
 
-@final
 class Mean(NamedTuple):
     """The mean of differences, its 95 % interval by Student's t, and their standard deviation; None of a single one."""
 

@@ -9,7 +9,6 @@ metrics" is not one fact counted three times.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import final
 
 import pandas as pd
 
@@ -32,7 +31,6 @@ TESTED = (Verdict.AS_PREDICTED, Verdict.OPPOSITE, Verdict.NOT_SHOWN)
 """Verdicts of metrics with a direction."""
 
 
-@final
 @dataclass(frozen=True)
 class PropertyRow:
     """One property at one place: an arm, `seeds`, `width`, `depth`, `training` or `checkpoints`; a row of

@@ -10,7 +10,7 @@ direction.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.linalg import orth
@@ -39,7 +39,6 @@ MIN_MODELS = 3
 ACROSS = Reason(Cause.NOT_A_TEST, "a description: these models differ in size and training too.", Verdict.DESCRIPTION)
 
 
-@final
 @dataclass(frozen=True)
 class Relation:
     """One metric against the outcome over one subset; a row of `relate.csv`."""

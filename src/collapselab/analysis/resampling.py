@@ -12,7 +12,7 @@ about how alike the models of a cluster are and stays honest with few clusters (
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,6 @@ def standardised(values: Floats, cells: Codes) -> Floats:
     return np.where(varies, left / np.where(varies, spread, 1.0), 0.0)
 
 
-@final
 class PermutationTest(NamedTuple):
     """Two-sided p of every column."""
 
@@ -134,7 +133,6 @@ def step_down(observed: Floats, null: Floats, *, exact: bool) -> tuple[Floats, F
     return (more + (sizes >= least).sum(0)) / total, corrected
 
 
-@final
 class Corrected(NamedTuple):
     """A p after the corrections over its family, and the number of tests in that family."""
 
@@ -179,7 +177,6 @@ def effect_in_z(alpha: float) -> float:
     return float(norm.isf(alpha / 2) + norm.ppf(POWER))
 
 
-@final
 class Interval(NamedTuple):
     """The ends of a 95 % interval; NaN where there is none."""
 
@@ -190,7 +187,6 @@ class Interval(NamedTuple):
 NONE = Interval(np.nan, np.nan)
 
 
-@final
 class LeftOut(NamedTuple):
     """Slope and correlation with each cluster left out in turn, the controls fitted again each time."""
 

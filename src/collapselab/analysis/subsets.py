@@ -8,7 +8,6 @@ have most of the variance.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ ALL, WITHIN = "all models", "within cells"
 """The subsets: models that differ in anything, and models that differ in their seed alone."""
 
 
-@final
 @dataclass(frozen=True)
 class Subset:
     """Some of the trained models, and the cells whose means are subtracted before they are related."""

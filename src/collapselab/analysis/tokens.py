@@ -8,7 +8,6 @@ import math
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -41,7 +40,6 @@ SIGNED = ("cosine", "duality_cos", "agreement", "accuracy")
 LEAST_COUNT = 10
 
 
-@final
 @dataclass(frozen=True)
 class TokenTable:
     """The classes of one layer of a split, a row each by token id; `left_out` have too few samples.

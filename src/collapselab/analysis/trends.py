@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations as all_orders
 from math import factorial
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -59,7 +59,6 @@ LEVELS = 3
 """Levels of an axis that are listed; of more the first and the last."""
 
 
-@final
 @dataclass(frozen=True)
 class Trend:
     """One metric along one axis; a row of `trends.csv`. The outcome is there too, as if it were a metric."""
@@ -116,7 +115,6 @@ class Trend:
         return self.falls if self.toward == FALLS else self.rises
 
 
-@final
 class Group(NamedTuple):
     """Models that differ in the axis alone: the places of their levels among all of the axis, and their values."""
 
@@ -125,7 +123,6 @@ class Group(NamedTuple):
     """(levels, metrics); NaN where a metric is missing."""
 
 
-@final
 class Tested(NamedTuple):
     """What a test says of every metric."""
 

@@ -6,7 +6,7 @@ programs and a text for people.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from collapselab.analysis.resampling import LEVEL
 
@@ -14,7 +14,6 @@ RISES, FALLS = "rises", "falls"
 """Directions in which a value changes, as the tables have them."""
 
 
-@final
 class Verdict(StrEnum):
     """What a corrected test allows to say, and no more."""
 
@@ -62,7 +61,6 @@ MOVEMENT = (Verdict.TOWARD, Verdict.AWAY, Verdict.NOT_SHOWN, Verdict.NOT_SHOWN)
 ATTRIBUTION = (Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.ATTRIBUTED, Verdict.UNDECIDED)
 
 
-@final
 class Role(StrEnum):
     """What a row about an arm is for."""
 
@@ -76,7 +74,6 @@ class Role(StrEnum):
     EXPLORATORY = "exploratory"
 
 
-@final
 class Direction(StrEnum):
     """The direction of a correlation, by its sign alone."""
 
@@ -86,7 +83,6 @@ class Direction(StrEnum):
     """More collapse, worse outcome."""
 
 
-@final
 class Cause(StrEnum):
     """Why a row has no value, or a value without a test."""
 
@@ -104,7 +100,6 @@ class Cause(StrEnum):
     """The model of the statement cannot be fitted to these numbers."""
 
 
-@final
 class Reason(NamedTuple):
     """Why a row has no value, no test or no claim: a code for programs, a text for people, and the verdict instead."""
 
@@ -123,7 +118,6 @@ class Reason(NamedTuple):
         return {"verdict": self.verdict, "why": self.text, "why_code": self.code}
 
 
-@final
 class Estimate(NamedTuple):
     """An effect and its corrected test, as `judge` needs them."""
 

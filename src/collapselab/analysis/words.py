@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from collapselab.analysis.arms import comparisons, unpaired
 from collapselab.analysis.models import UNKNOWN, Models, Regime
@@ -42,7 +42,6 @@ ALONG = {
 """How the part of a sentence begins that lists the metrics with a trend."""
 
 
-@final
 @dataclass(frozen=True)
 class Sentence:
     """One sentence of the summary, its topic, and the table that it is made from."""

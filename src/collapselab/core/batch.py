@@ -1,7 +1,7 @@
 """A batch of features with the next tokens as labels: what is refused, and what is skipped."""
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ IGNORED = -100
 """The label of a token that has no next token to predict, as in PyTorch's cross-entropy."""
 
 
-@final
 @dataclass(frozen=True)
 class CheckedLabels:
     """Labels of a batch on a device, without ignored tokens.

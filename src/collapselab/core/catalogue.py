@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple
 
 Direction = Literal["falls", "rises", "approaches"]
 Transform = Literal["raw", "log"]
@@ -20,7 +20,6 @@ FIRST = "0.1.0"
 """The version of this package whose measurements have the metrics that do not say otherwise."""
 
 
-@final
 class Need(Enum):
     """What a metric is computed from."""
 
@@ -37,7 +36,6 @@ class Need(Enum):
     CURVATURE = "the curvature of the loss in the output layer, on some tokens"
 
 
-@final
 class ReasonCode(Enum):
     """Why a metric has no value."""
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Self, final
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ SCORES_BYTES, MIN_TOKENS = 1 << 20, 64
 """Size of the scores that are computed at once, which stay in the cache, and tokens below which products slow down."""
 
 
-@final
 @dataclass(frozen=True)
 class CentreLoss:
     """Losses in nats over tokens whose class has a centre, by the centres and by the model."""
@@ -34,7 +33,6 @@ class CentreLoss:
     """Tokens whose class has no centre."""
 
 
-@final
 class CentreScores:
     """Scores tokens by the centres of a nearest-centre classifier.
 
@@ -124,7 +122,6 @@ class CentreScores:
         return slope / len(places), curvature / len(places)
 
 
-@final
 class CentreWatch:
     """Adds up the losses of tokens by the scores that a classifier chooses their nearest centres with.
 

@@ -12,7 +12,7 @@ permutation of the null. `context_metrics` computes the catalogue of contexts fr
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ ROWS = 8192
 """Cells whose means are in memory at once."""
 
 
-@final
 @dataclass(frozen=True)
 class ContextTable:
     """Cells in the order of context and token: which context, which next token, how often.
@@ -164,7 +163,6 @@ def exchanged(uses: Tensor, *, seed: int) -> Tensor:
     return image
 
 
-@final
 @dataclass(frozen=True)
 class Gap:
     """Sums over tokens that were scored: how much more surprising the model finds them than their context does."""
@@ -176,7 +174,6 @@ class Gap:
     """The same, each token replaced by a successor of the context that the null exchanges with its own."""
 
 
-@final
 @dataclass(frozen=True)
 class Found:
     """What a metric gives: a value, that of its null, and what took part."""
@@ -187,7 +184,6 @@ class Found:
     tokens: int
 
 
-@final
 @dataclass(frozen=True)
 class TokenSplit:
     """Within-token scatter by next token, split into what is left within contexts and what is between them."""
@@ -203,7 +199,6 @@ class TokenSplit:
     """Σ over its cells of n ‖μ_cell - μ_token‖²."""
 
 
-@final
 class ContextGeometry:
     """What the metrics of contexts are made from. Row i of the moments is cell i of the table; later rows are ignored.
 
@@ -402,7 +397,6 @@ FUNCTIONS |= {
 }
 
 
-@final
 @dataclass(frozen=True)
 class ContextMeasurement:
     """A value with its null, or the reason why there is none."""

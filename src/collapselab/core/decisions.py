@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,7 +70,6 @@ class Decisions:
         return self.tokens, self.agreed, self.nearest_right, self.head_right
 
 
-@final
 class NearestCentre:
     """The output layer beside the nearest class centre, both over the classes seen at least `min_count` times.
 
@@ -150,7 +149,6 @@ HELD_BYTES = 1 << 30
 """Features on an accelerator that are kept to be decided again: the host waits once for so many."""
 
 
-@final
 class DecidedLater:
     """Tokens of several classifiers that are in doubt, to be decided together: the host waits once for all.
 
@@ -179,7 +177,6 @@ class DecidedLater:
                 chosen[again] = choices(features[again])
 
 
-@final
 class LinearClassifier:
     """argmax over rows of <row, h - origin> + offset; the first of equals.
 

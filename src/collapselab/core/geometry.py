@@ -6,7 +6,6 @@ A quantity that does not exist raises `Missing` with the reason, which every met
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import final
 
 import torch
 from torch import Tensor
@@ -21,7 +20,6 @@ from collapselab.core.pairs import PairStatistics, pair_statistics
 from collapselab.core.vectors import Vectors, add_gram, squared_lengths
 
 
-@final
 class Geometry:
     """The kept classes of some moments, their output layer, and the decisions made with them."""
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -431,7 +431,6 @@ FUNCTIONS |= {
 T = TypeVar("T")
 
 
-@final
 @dataclass(frozen=True)
 class ClassRows:
     """The values of single classes, whose means over classes or pairs are metrics: one entry for each kept class.

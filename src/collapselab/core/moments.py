@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -39,7 +39,6 @@ ROUNDING = 8 * torch.finfo(torch.float64).eps
 """A scatter below this share of √n Q is rounding. That of features in float32 is larger than this by itself."""
 
 
-@final
 class ClassMoments:
     """Streaming, mergeable count, mean and scatter per class.
 
@@ -391,7 +390,6 @@ def _add(batches: Sequence[_Batch]) -> Tensor:
     return torch.cat(squares)
 
 
-@final
 @dataclass(frozen=True)
 class _Part:
     """Features in float64 (tokens, dim); of their offsets from a reference point |offset|² and offsetsᵀ offsets."""

@@ -10,7 +10,6 @@ inside the expectation: both factors depend on the token, and tokens that the mo
 
 import math
 from dataclasses import dataclass
-from typing import final
 
 import torch
 from torch import Tensor
@@ -24,7 +23,6 @@ ROWS_AT_ONCE = 4096
 """Rows of the output layer that are squared in float64 at once."""
 
 
-@final
 @dataclass(frozen=True)
 class CurvatureSums:
     """Sums over tokens: of κ's terms and of ‖h‖²; `row_square` is ‖W‖²_F over the rows."""
@@ -35,7 +33,6 @@ class CurvatureSums:
     row_square: float = math.nan
 
 
-@final
 class OutputCurvature:
     """The output layer y = scale · (h Wᵀ + b), then cap · tanh(y / cap) if it has a cap, ready for `curvature`.
 

@@ -10,7 +10,6 @@ therefore share four matrices, which are overwritten in place; local names say w
 import math
 import threading
 from dataclasses import dataclass, field
-from typing import final
 
 import numpy as np
 import torch
@@ -159,7 +158,6 @@ class Sums:
             self.rows.merge(other.rows)
 
 
-@final
 class Table:
     """The directions of all points and their facts, in float32 or float64; and the memory of each thread."""
 
@@ -201,7 +199,6 @@ class Table:
         return memory[:, : rows * columns].view(4, rows, columns).unbind()
 
 
-@final
 class Sweep:
     """The sweep of one block of rows with all columns from these rows on."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,7 +43,6 @@ class Facts(NamedTuple):
         return bool(low > 1 / RANGE and high < RANGE and least > 1 / RANGE**2 and most < RANGE**2)
 
 
-@final
 @dataclass(frozen=True)
 class Projection:
     """Points in coordinates in which squared lengths are variances: z = Lᵀ (p - centre), with L Lᵀ the covariance.
@@ -74,7 +73,6 @@ class Projection:
         return torch.cat([points, torch.ones_like(squares), squares], 1)
 
 
-@final
 @dataclass(frozen=True)
 class Points:
     """Points in the order of the sweep: those with variance first, then those without; within both by their norm.

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,7 +27,6 @@ TYPES = {
 """Names of the types in safetensors."""
 
 
-@final
 @dataclass(frozen=True)
 class Rows:
     """Some rows of a table, selected only as they are written, so that they take no memory of their own."""

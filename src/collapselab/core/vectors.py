@@ -5,7 +5,6 @@ float64: whoever needs rows takes a block of them, or those of an index.
 """
 
 from collections.abc import Iterator
-from typing import final
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ BLOCK_BYTES = 4 << 20
 """Size of the blocks of rows that are taken at once."""
 
 
-@final
 class Vectors:
     """table[chosen] / divisors in float64, computed where it is asked for."""
 

@@ -13,7 +13,7 @@ sort order of a hash of (seed, epoch, index). It is the same on every machine an
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,7 +50,6 @@ class Blocks(NamedTuple):
     """(blocks, length): 1 for a token, 0 for padding; None if blocks are never padded."""
 
 
-@final
 class Split:
     """The blocks of one split: `split[i]` is a tensor of token ids, `split.counts` how often each class is a label.
 
@@ -139,7 +138,6 @@ class Split:
             yield order[at : at + size][rank::world]
 
 
-@final
 class Corpus:
     """An opened corpus: `corpus.train`, `corpus.validation`, `corpus.tokenizer()`, `corpus.record`.
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Literal, final
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,7 +202,6 @@ def _id_type(requested: Literal["auto", "uint16", "uint32"], vocabulary: int) ->
     return requested
 
 
-@final
 @dataclass(frozen=True)
 class SpecialTokens:
     """Tokens that packing adds: before and after every document, and at the start of every block."""
@@ -258,7 +257,6 @@ def _added_by(tokenizer: FastTokenizer) -> tuple[tuple[int, ...], tuple[int, ...
     return (), ()
 
 
-@final
 class Packer:
     """Packs the documents of one split into blocks, writes them to a file, and counts tokens.
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, cast, final
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -42,7 +42,6 @@ MAX_ITERATIONS, TOLERANCE = 20_000, 2e-15
 """Power iteration for the stationary distribution ends when the sum of absolute changes is at most TOLERANCE."""
 
 
-@final
 @dataclass(frozen=True)
 class Settings:
     """Settings of a chain."""
@@ -108,7 +107,6 @@ class Settings:
         return None
 
 
-@final
 class Chain:
     """A chain: `chain.successors[chain.classes[context]]` are a context's successors, the most likely first.
 

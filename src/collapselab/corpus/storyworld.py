@@ -25,7 +25,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from itertools import accumulate
 from random import Random
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 SPLITS = ("train", "validation")
 VALIDATION_SHARE = 1 / 8  # of the plans
@@ -112,7 +112,6 @@ def _expand(parts: "Parts", draw: Draw, out: list[str]) -> None:
             out.append(part.draw(draw))
 
 
-@final
 class Cast(dict[str, str]):
     """The words of one story by slot. A word is drawn when it is first needed and kept from then on."""
 
@@ -209,7 +208,6 @@ def _capitalised(text: str) -> str:
 # Reading storyworld.yaml
 
 
-@final
 class WordList:
     """Words with weights, from which one can be drawn quickly."""
 
@@ -230,7 +228,6 @@ class WordList:
         return self.words[bisect_right(self.bounds, draw())]
 
 
-@final
 class Choice:
     """A place in a sentence where one of several wordings is chosen."""
 
@@ -274,7 +271,6 @@ def world() -> "World":
     return World(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
-@final
 class World:
     """All word lists, tables and plots."""
 

@@ -1,6 +1,6 @@
 """Some blocks that go through the model together: ids, labels at every layer, and what collectors share about them."""
 
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ class Scored(NamedTuple):
     losses: Tensor
 
 
-@final
 class Batch:
     """The blocks `blocks` of a split's sample, with filler up to the size of a batch.
 
@@ -97,7 +96,6 @@ class Batch:
         )
 
 
-@final
 class Labels:
     """The labels of a batch at the positions of a layer's samples, and the same as class moments take them.
 

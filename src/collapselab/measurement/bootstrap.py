@@ -10,7 +10,6 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import final
 
 import torch
 
@@ -25,7 +24,6 @@ Numbers = dict[Key, float]
 """The values of one resample."""
 
 
-@final
 class Resamples:
     """The values of every metric in resamples of groups, and in random halves of them."""
 

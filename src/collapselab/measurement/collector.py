@@ -7,7 +7,7 @@ A new collector is a subclass with `update` and `values`, and an entry of `COLLE
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar, final
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,7 +33,6 @@ TABLE = "table/"
 Measurements = dict[Key, Measurement]
 
 
-@final
 @dataclass
 class Values:
     """What collectors contribute to a result: values, those of the null, and rows of further tables by table."""
@@ -179,7 +178,6 @@ class Collector:
 C = TypeVar("C", bound=Collector)
 
 
-@final
 class Collectors:
     """All collectors of a pass over a split, over `batches` batches: merged and stored as one."""
 

@@ -7,7 +7,6 @@ is checked first, and every difference is named.
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import final
 
 from collapselab.errors import ConfigError
 from collapselab.records.measurement import Key, Result, Results
@@ -17,7 +16,6 @@ RUNNING = ("batch", "shard_classes")
 """Options that say how a measurement was run, and change no number."""
 
 
-@final
 @dataclass(frozen=True)
 class Difference:
     """One number of both; `relative` is over the larger of the two, None where either is missing."""
@@ -33,7 +31,6 @@ class Difference:
     relative: float | None
 
 
-@final
 @dataclass(frozen=True)
 class ResultComparison:
     """Every number that both have, why they may not be comparable, and the models that only one of them has."""

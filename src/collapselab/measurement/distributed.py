@@ -7,7 +7,7 @@ Where tables are too large for one process, `ClassShards` spreads the classes ov
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Self, TypeVar, cast, final
+from typing import Any, Self, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,6 @@ BY_CLASS, OF_ALL = ("counts", "sums", "scatter"), ("directions", "pooled", "seco
 """Arguments of ClassMoments: tables with a row for each class, and sums over all tokens where they are collected."""
 
 
-@final
 class Processes:
     """The processes of a measurement. `Processes()` is one alone; `Processes.joined()` those that torchrun started."""
 
@@ -85,7 +84,6 @@ class Processes:
         return torch.cat(parts).to(tensor.device)
 
 
-@final
 class ClassShards:
     """Moments sharded by class: process r of w has the classes r, r + w, r + 2w, …, and 1/w of the memory.
 
@@ -127,7 +125,6 @@ class ClassShards:
         return ClassMoments(**whole, unit=shard.unit) if self.processes.first else None
 
 
-@final
 class ShardedCentres:
     """The nearest of centres that are spread over processes, for the tokens of this process.
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import final
 
 import psutil
 import torch
@@ -142,7 +141,6 @@ def check_memory(plan: MeasurePlan) -> None:
     )
 
 
-@final
 class ForwardPass:
     """A pass of this process over its groups of a split; `run` returns the filled collectors.
 

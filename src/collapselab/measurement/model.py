@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,6 @@ TOKENS_AT_ONCE = {"cpu": 4096, "accelerator": 65536}
 """Tokens of an automatic batch; more are not faster. An accelerator gets fewer if they do not fit."""
 
 
-@final
 class MeasuredModel:
     """A loaded model with its name, and its run and checkpoint if it has them.
 

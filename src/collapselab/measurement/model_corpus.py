@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from filecmp import cmpfiles
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from torch import nn
 
@@ -48,7 +48,6 @@ Text = str | Path | Sequence[str] | Iterable[Mapping[str, object]] | Source
 """Text to measure on: a source by its name, texts, rows with a column of text (as `datasets.Dataset`), or a Source."""
 
 
-@final
 @dataclass(frozen=True)
 class Data:
     """Text to measure on, before it is known for which tokenizer, and how it becomes a corpus."""
@@ -206,7 +205,6 @@ def in_turns(source: Source, tokenizer: Any, name: str, role: Role = "user") -> 
     return Source(turns(source.train), validation, provenance, folder=source.folder)
 
 
-@final
 @dataclass(frozen=True)
 class Tokenizers:
     """The hashes of a model's and a corpus's tokenizer, None where there is none."""

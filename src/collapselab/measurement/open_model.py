@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any, final
+from typing import Any
 
 from torch import nn
 
@@ -47,7 +47,6 @@ CONVERSATION = re.compile(r"(^|[-_.])(instruct|chat|it|sft|dpo|rlhf)($|[-_.@\d])
 """Parts of a name that mark a model as trained on conversations."""
 
 
-@final
 @dataclass(frozen=True)
 class OpenedModel:
     """A model to measure, and where its files go."""
@@ -205,7 +204,6 @@ def _warnings(name: str, tokenizers: Tokenizers, quantised: str | None, role: st
         yield {"code": "chat", "text": text}
 
 
-@final
 class FinishedResult:
     """The file of one result; without a path nothing is read or written."""
 

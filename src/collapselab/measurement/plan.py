@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,6 @@ CPU_TOKENS, ACCELERATOR_TOKENS = 200_000, 2_000_000
 """Tokens of each split that are measured unless `tokens` says otherwise."""
 
 
-@final
 @dataclass(frozen=True)
 class MeasureRequest:
     """The corpus, the options and the processes of one measurement."""
@@ -79,7 +78,6 @@ class MeasureRequest:
         }
 
 
-@final
 @dataclass(frozen=True)
 class SplitPlan:
     """Blocks, classes and rows of one split."""
@@ -101,7 +99,6 @@ class SplitPlan:
         return self.numbers.classes if self.shards is None else self.shards.classes
 
 
-@final
 @dataclass(frozen=True)
 class MeasurePlan:
     """A measurement of one model, ready to run."""

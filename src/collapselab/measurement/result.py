@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -240,7 +240,6 @@ CONFIDENCES = 15
 """Bins of equal mass that the calibration error compares confidence and accuracy in."""
 
 
-@final
 @dataclass(frozen=True)
 class FurtherScores:
     """Scores by the share of replaced inputs, and bits per byte by the name of a further corpus."""

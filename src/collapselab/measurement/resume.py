@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import final
 
 from collapselab.core.storage import load_tensors, save_tensors
 from collapselab.disk import locked, read_document, remove_folder, sweep, write_document
@@ -29,7 +28,6 @@ SAVE_SECONDS, SAVE_FACTOR = 60.0, 20
 KIND = "a part of a measurement"
 
 
-@final
 class ResumeFolder:
     """The folder of one unfinished measurement. Processes share it, and each writes its own groups.
 

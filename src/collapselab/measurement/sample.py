@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Generic, TypeVar, final
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -74,7 +74,6 @@ def fitted_tokens(classes: int, dim: int) -> int:
     return max(FEW_CURVED, min(MOST_CURVED, FITTED_PRODUCTS // (classes * dim)))
 
 
-@final
 @dataclass(frozen=True)
 class ByLayer(Generic[T]):
     """A value for the last layer, and one for the layers below it, which leave out the first positions of blocks."""
@@ -91,7 +90,6 @@ class ByLayer(Generic[T]):
         return ByLayer(last, last if self.below is self.last else function(self.below))
 
 
-@final
 class Sample:
     """The measured blocks of one split, cut to `length` tokens: `sample.read(0, 16)` reads the first sixteen.
 
@@ -166,7 +164,6 @@ class Sample:
         return [range(start, stop) for start, stop in pairwise(bounds)]
 
 
-@final
 class Permutation:
     """A permutation of 0 … size - 1 that needs no table: each image is computed when it is asked for.
 
@@ -199,7 +196,6 @@ class Permutation:
         return (left << self._half_bits) | right
 
 
-@final
 class PerClass:
     """The same number of samples of every class: which are kept, as masks over blocks and positions.
 
@@ -242,7 +238,6 @@ def _drawn(labels: NDArray[np.int64], blocks: NDArray[np.int64], number: int, se
     return kept.reshape(labels.shape)
 
 
-@final
 class ClassNumbers:
     """The classes of a split that have a row in tables of moments and decisions, and the number of each class's row.
 
@@ -299,7 +294,6 @@ POSITION_BYTES = 80
 """What each position takes at most: its context, its next token, and both as they are sorted."""
 
 
-@final
 @dataclass(frozen=True)
 class Contexts:
     """The contexts of n tokens that are kept, and how many are not."""

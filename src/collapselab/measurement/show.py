@@ -325,9 +325,9 @@ def _grids(rows: list[Row]) -> Iterator[RenderableType]:
         across, lines = names[start : start + MOST_COLUMNS], []
         for metric in valued:
             cells = [by_place.get((metric, name)) for name in across]
-            lines.append([metric, *(_number(row and row.value) for row in cells)])
+            lines.append([metric, *(_number(None if row is None else row.value) for row in cells)])
             if any(row is not None and row.null is not None for row in cells):
-                lines.append(["  shuffled", *(_number(row and row.null) for row in cells)])
+                lines.append(["  shuffled", *(_number(None if row is None else row.null) for row in cells)])
         yield _table("metric", *across, rows=lines, whole=0)
     missing = {row.metric: row.why or "not computed" for row in rows if row.metric not in valued}
     for why in dict.fromkeys(missing.values()):

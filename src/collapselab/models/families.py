@@ -10,7 +10,7 @@ is meant; a mixture of experts runs fewer numbers a token than it holds.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from collapselab.errors import ModelError
 
@@ -24,7 +24,6 @@ TRAINING = 3
 """A training step takes a forward pass, and twice that for the gradients of inputs and weights."""
 
 
-@final
 @dataclass(frozen=True)
 class Sizes:
     """Sizes from which every family builds a model."""
@@ -168,7 +167,6 @@ FAMILIES: "dict[str, Callable[[Sizes], PreTrainedConfig]]" = {
 }
 
 
-@final
 @dataclass(frozen=True)
 class Architecture:
     """Sizes of a dense causal language model. `matrices`: the numbers in its blocks' matrices, run for every token."""

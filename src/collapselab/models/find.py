@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
-from typing import final
 
 from collapselab.errors import ModelError, RunError
 from collapselab.hub import Pretrained, cached_folder, download_command, hub_answers, hub_id, hub_revisions, in_gguf
@@ -28,7 +27,6 @@ from collapselab.models.weight_files import StoredWeights, first_of, stored_weig
 from collapselab.records.run import Checkpoint, RunFolder, checkpoint_at
 
 
-@final
 @dataclass(frozen=True)
 class LocalModel:
     """A Hugging Face folder, or a .gguf file."""
@@ -36,7 +34,6 @@ class LocalModel:
     path: Path
 
 
-@final
 @dataclass(frozen=True)
 class HubModel:
     """A model of the hub, in its newest version or in that of a revision."""
@@ -49,7 +46,6 @@ class HubModel:
     """Whether the hub does not answer, so that its cache is where the model is."""
 
 
-@final
 @dataclass(frozen=True)
 class AdaptedModel:
     """A base with an adapter of peft on top."""
@@ -58,7 +54,6 @@ class AdaptedModel:
     adapter: Path
 
 
-@final
 @dataclass(frozen=True)
 class ModelSource:
     """A model that can be loaded, and its name in messages and results."""

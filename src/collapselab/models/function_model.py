@@ -7,7 +7,7 @@ a causal language model is not needed, only what its last layer gives and its ou
 import hashlib
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ PROBE = 16
 """Tokens whose features tell one function from another."""
 
 
-@final
 class FunctionModel(nn.Module):
     """A function and an output layer (vocabulary × dim), behind the calls that the measurement makes of any model."""
 

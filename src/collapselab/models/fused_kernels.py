@@ -11,7 +11,6 @@ The GELU of GPT-2 and GPT-Neo is a formula of eight operations; PyTorch has the 
 """
 
 import copy
-from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +43,6 @@ def library_config(config: PreTrainedConfig) -> PreTrainedConfig:
     return config
 
 
-@final
 class FusedSelfAttention(GPTNeoSelfAttention):
     """The library's attention layer with another `_attn` and no attributes of its own: layers change class in place."""
 

@@ -7,7 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -81,7 +81,6 @@ class ScoredChunk(NamedTuple):
 Observer = Callable[[ScoredChunk], None]
 
 
-@final
 class LogitSpace:
     """Memory for the logits of a chunk, kept from batch to batch.
 
@@ -105,7 +104,6 @@ class LogitSpace:
         return aligned_rows(buffer, rows, vocab)
 
 
-@final
 class Scorer:
     """Scores next tokens, batch after batch, by the logits of `next_token_loss`, without gradient.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -191,7 +191,6 @@ def name_of(model: nn.Module) -> str:
     return f"{type(model).__name__} {path}".strip()
 
 
-@final
 @dataclass
 class _Turns:
     """Checks the order of one pass: every block and then the output layer, each with one vector per token."""
@@ -326,7 +325,6 @@ def _found_by_experiment(model: nn.Module, vocabulary: int) -> tuple[float, floa
     return float(f"{scale:.7g}"), softcap  # float32 shows no more digits
 
 
-@final
 @dataclass(frozen=True)
 class LogitDifference:
     """Largest difference between the model's logits and those of its features, and what rounding allows."""

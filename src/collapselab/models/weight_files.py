@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -50,7 +50,6 @@ SMALL = 1 << 26
 """Parameters below which a model may be built without looking: it takes less than 256 MB."""
 
 
-@final
 @dataclass(frozen=True)
 class StoredWeights:
     """Number of weights of each format on disk; an upper bound for packed formats."""

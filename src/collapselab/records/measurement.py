@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired
 
 from pydantic import JsonValue, TypeAdapter
 from pydantic_core import to_jsonable_python
@@ -54,7 +54,6 @@ class Key(NamedTuple):
         return "/".join(self)
 
 
-@final
 @dataclass(frozen=True, repr=False)
 class Result:
     """The rows of one model and the facts about them: hashes, options, counts, dtype, versions, scores and seconds.
@@ -247,7 +246,6 @@ _STORED: TypeAdapter[_Stored] = TypeAdapter(_Stored)
 _loaded: dict[Path, tuple[tuple[int, int, int], Result]] = {}
 
 
-@final
 @dataclass(frozen=True, repr=False)
 class Results:
     """The results of several models, and the reasons why others could not be measured.

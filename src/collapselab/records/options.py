@@ -7,7 +7,7 @@ corpus, `Reading` how its source is read. The settings of a training are in `tra
 import math
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -95,7 +95,6 @@ Role = Literal["user", "assistant"]
 """Whose turn a text can be. The model reads a user's as it reads its users; an assistant's is its own."""
 
 
-@final
 @declared
 class Options:
     """The options that decide the numbers of a measurement: with the same model and corpus they give the same numbers.
@@ -214,7 +213,6 @@ class Options:
         return blocks if self.tokens is None else min(blocks, int(-(-self.tokens // labels_per_block)))
 
 
-@final
 @declared
 class Running:
     """How a measurement runs, how `data` becomes a corpus, and where results go; no number depends on it."""
@@ -251,7 +249,6 @@ class Running:
     """Format each text as a turn of this role in the model's chat template. All its tokens count."""
 
 
-@final
 @declared
 class SuiteOptions:
     """How and where the missing runs of a suite are made; no number depends on it."""
@@ -270,7 +267,6 @@ class SuiteOptions:
     """Continue in the same folder although the recipe has changed."""
 
 
-@final
 @declared
 class ClassChoice:
     """Which classes `collapselab tokens` lists, and by what."""

@@ -8,7 +8,7 @@ are columns of `runs.csv` too, and metrics of the analysis. Such a name is looke
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 from collapselab.errors import ConfigError, did_you_mean
 
@@ -23,7 +23,6 @@ BITS_PER_BYTE = "bits_per_byte"
 """The validation loss of a collected model over the bytes of the text: comparable between tokenizers."""
 
 
-@final
 @dataclass(frozen=True)
 class Outcome:
     """One outcome: whether a good model has a low (-1) or a high (1) one, and what it is."""
@@ -52,7 +51,6 @@ BEST_LOSS = "best_val_loss"
 LONGEST_CONTEXT = 64
 
 
-@final
 class ContextColumn(NamedTuple):
     """A metric of contexts and their length."""
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
 
 from collapselab.records.tables import Row
 
 
-@final
 @dataclass(frozen=True)
 class Headline:
     """The metric that represents a property, its value in a collapsed model, and a sentence about it."""
@@ -35,7 +33,6 @@ HEADLINES = (
 HEADLINE_METRICS = tuple(headline.metric for headline in HEADLINES)
 
 
-@final
 @dataclass(frozen=True)
 class Bar:
     """One line of the profile."""

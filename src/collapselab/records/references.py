@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from collapselab.errors import RunError
 from collapselab.records.profile import HEADLINES
@@ -32,7 +32,6 @@ IDEALS = {headline.metric: headline.ideal for headline in HEADLINES}
 COLUMNS = ("model", "source", "text", "text_hash", "parameters", "classes", "tokens", *IDEALS)
 
 
-@final
 @dataclass(frozen=True)
 class Reference:
     """The headline metrics of a model that was measured before."""
@@ -51,7 +50,6 @@ class Reference:
     values: Mapping[str, float]
 
 
-@final
 @dataclass(frozen=True)
 class Comparison:
     """The rank of a result among reference models: cells by metric, or a reason why there are none."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from collapselab.disk import check_writable, disk_errors, make_folder, read_document, user_cache, verified
 from collapselab.errors import ConfigError, DamagedError, RunError
@@ -72,7 +72,6 @@ FINISHED = "finished"
 """The folder of finished results inside the folder of the measurements of other models."""
 
 
-@final
 @dataclass(frozen=True)
 class StoredResult:
     """A measurement, and the file that it is in."""

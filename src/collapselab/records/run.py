@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast, final
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from pydantic import Field, JsonValue
 
@@ -206,7 +206,6 @@ def log_entry(line: bytes) -> LogEntry | None:
     return entry if isinstance(entry, dict) and isinstance(entry.get("step"), int) else None
 
 
-@final
 class RunFolder:
     """The folder of one run; nothing is read or written until a method is called."""
 
@@ -389,7 +388,6 @@ class RunFolder:
         return sorted((int(step) for step in names if step.isdecimal()), reverse=True)
 
 
-@final
 @dataclass(frozen=True)
 class Checkpoint:
     """One checkpoint of a run: the paths of its files and of its measurements."""

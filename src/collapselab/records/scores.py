@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict  # that of typing only from Python 3.12 on
@@ -49,7 +49,6 @@ class HarnessFile(BaseModel):
     model_name: str | None = None
 
 
-@final
 @dataclass(frozen=True)
 class Score:
     """One score of one model, under the name in its file."""
@@ -60,7 +59,6 @@ class Score:
     value: float
 
 
-@final
 @dataclass(frozen=True)
 class JoinedScores:
     """Scores by run, checkpoint and outcome, and the names on either side that have no match."""

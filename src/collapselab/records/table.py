@@ -25,7 +25,6 @@ from typing import (
     Generic,
     NotRequired,
     TypeVar,
-    final,
     get_args,
     get_origin,
     get_type_hints,
@@ -124,7 +123,6 @@ class _AnyTable(Generic[RowT]):
             raise RunError(f"{where}: {shown(unknown[0])} is not a column of {self.file}. {hint}".rstrip())
 
 
-@final
 @dataclass(frozen=True)
 class Table(_AnyTable[RowT]):
     """A table that is stored as CSV.
@@ -208,7 +206,6 @@ class Table(_AnyTable[RowT]):
                 raise RunError(f"{where}, lines {first} and {number}: two rows for {' / '.join(map(str, key))}.")
 
 
-@final
 @dataclass(frozen=True)
 class ColumnTable(_AnyTable[Chunk]):
     """A table that is stored as Parquet and processed in chunks."""
@@ -295,7 +292,6 @@ class ColumnTable(_AnyTable[Chunk]):
             raise RunError(f"{where}: two rows for {' / '.join(str(twice[name]) for name in self.key)}.")
 
 
-@final
 @dataclass(frozen=True)
 class StoredChunk:
     """A Parquet file with the hash that it had when it was written."""

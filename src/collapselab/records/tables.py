@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, final
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, model_validator, with_config
 from pydantic.dataclasses import dataclass as row_dataclass
@@ -87,7 +87,6 @@ class Run(TypedDict):
     """Why the run failed, if it did."""
 
 
-@final
 @row_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Row:
     """One row for each measured value, or for the reason why there is none, never both.
@@ -147,7 +146,6 @@ def bin_start(bin: str) -> int:
     return -1 if ends is None else int(ends[1])
 
 
-@final
 @row_dataclass(frozen=True, config=STRICT)
 class PushRow:
     """With `--push`, one row for each head and α, with features moved toward class means."""
@@ -174,7 +172,6 @@ class PushRow:
     """Share of tokens on which `own` agrees with the nearest mean, or `centres` with the output layer."""
 
 
-@final
 @row_dataclass(frozen=True, config=STRICT)
 class DeciderRow:
     """With `--deciders`, one row for each pair of deciders: on how many validation tokens they agree."""
@@ -241,7 +238,6 @@ class ClassRow(TypedDict):
     """Mean cross-entropy in nats; last layer only."""
 
 
-@final
 @row_dataclass(frozen=True, config=STRICT)
 class ContextRow:
     """With `--contexts`, one row for each metric, context length and layer."""
@@ -379,7 +375,6 @@ class TablesRecord(Record):
     """`file` and `sha256` of each source file."""
 
 
-@final
 @dataclass(frozen=True)
 class StoredTables:
     """The tables of a folder: rows by the name of the table, and bytes by the name of the file."""

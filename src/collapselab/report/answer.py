@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import final
 
 from collapselab.analysis.families import EFFECTS, FIXED_SCALE, Family, surviving
 from collapselab.analysis.relate import Relation, reversals
@@ -20,7 +19,6 @@ from collapselab.report.data import ReportData
 from collapselab.report.words import IN_PART, NO_ANSWER, VERDICT_WORDS, outcome_name, property_name
 
 
-@final
 class Mark(StrEnum):
     """How a verdict is drawn: its CSS class and, in `SYMBOLS`, its sign."""
 
@@ -48,7 +46,6 @@ FIRST = (REVERSAL, "models", "across models", "scale held fixed", "as a cause", 
 """Topics whose first sentence is part of the answer; the other sentences are in the sections of the page."""
 
 
-@final
 @dataclass(frozen=True)
 class Cell:
     """A verdict of the table in one word, and its evidence."""
@@ -62,7 +59,6 @@ class Cell:
         return SYMBOLS[self.kind]
 
 
-@final
 @dataclass(frozen=True)
 class Line:
     """One metric of the table: its cells by column key (see `COLUMNS`)."""
@@ -75,7 +71,6 @@ COLUMNS = {"fixed": "At fixed scale?", "outcome": "Across models?", "scale": "Co
 NOT_MEASURED = Cell(Mark.ABSENT, NO_ANSWER, "not measured.")
 
 
-@final
 @dataclass(frozen=True)
 class Answer:
     """The first screen: a sentence, the verdicts with the most evidence first, and what is unknown."""

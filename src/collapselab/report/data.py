@@ -12,7 +12,6 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,6 @@ Latest = dict[tuple[str, str], Run]
 CHECKPOINT = ("epoch", "step")
 
 
-@final
 class Kind(StrEnum):
     """What a page is about, which decides its contents."""
 
@@ -43,7 +41,6 @@ class Kind(StrEnum):
     SUITE = "suite"
 
 
-@final
 @dataclass(frozen=True)
 class ReportData:
     """The tables of one folder, or of results. `models` is None exactly if `problem` is set.

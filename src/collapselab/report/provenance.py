@@ -6,7 +6,6 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
 
 from collapselab.analysis.curves import Finding
 from collapselab.errors import DamagedError, DiskError
@@ -18,7 +17,6 @@ LONGEST = 12
 """Number of different values of a setting that are listed."""
 
 
-@final
 @dataclass(frozen=True)
 class Origins:
     """The last section of the page. `facts` are settings and versions, each with its values and number of runs."""

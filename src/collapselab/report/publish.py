@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import Any, cast, final
+from typing import Any, cast
 
 from collapselab.analysis.analyze import SUMMARY, SummaryRecord, stored_scores
 from collapselab.disk import folder_written_whole, make_folder, read_document, remove_folder, sha256, write_document
@@ -39,7 +39,6 @@ LOCAL_PATH = re.compile(
 """An absolute local path in a text, with its last part as a group; URLs do not match."""
 
 
-@final
 @dataclass(frozen=True)
 class Published:
     """The files that were made, and where they would go or went."""

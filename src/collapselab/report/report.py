@@ -19,7 +19,6 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import final
 
 from collapselab import __version__
 from collapselab.analysis.analyze import program_version
@@ -35,7 +34,6 @@ from collapselab.report.figures import FIGURES, SECTIONS, FigureEntry
 from collapselab.report.view import Columns, Keys, View, filters, keys, models_table, overview
 
 
-@final
 @dataclass(frozen=True)
 class WrittenReport:
     """The written page, and warnings about it."""
@@ -96,7 +94,6 @@ def _page_path(source: str | Path, out: str | Path | None) -> Path:
     return out / "report.html" if out.is_dir() else out
 
 
-@final
 @dataclass(frozen=True)
 class Contents:
     """Contents of the page: the figures by key, the tables that they draw, and the legend."""

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,6 @@ Filter = tuple[str, str, list[tuple[str, str]]]
 """A filter of models: a column, its title, and its values with their names."""
 
 
-@final
 @dataclass(frozen=True)
 class Keys:
     """Meaning of colour, size and shape, in the order of the legend."""
@@ -53,7 +51,6 @@ class Keys:
         return (self.collected or len(self.widths) == 1) and 1 < len(self.families) <= len(CATEGORIES)
 
 
-@final
 @dataclass(frozen=True)
 class View:
     """Data that every figure is given."""

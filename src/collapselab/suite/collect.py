@@ -7,7 +7,6 @@ name, and a measurement must be of that run, that checkpoint and that corpus. Ot
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
 
 from pydantic import JsonValue
 
@@ -31,7 +30,6 @@ OF_CHECKPOINT = {
 """Columns of `runs.csv` that the record of a checkpoint has under the same names."""
 
 
-@final
 @dataclass
 class SuiteTables:
     """The rows of a suite's tables, by the name of the table, and why others were refused."""

@@ -14,7 +14,6 @@ import shlex
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import final
 
 from pydantic import JsonValue
 
@@ -27,7 +26,6 @@ from collapselab.suite.sections import short
 from collapselab.training.settings import resolved
 
 
-@final
 class SuiteFolder:
     """The folder of one suite; nothing is read or written before a method is called."""
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple
 
 from collapselab.errors import ConfigError, CorpusError, ModelError
 from collapselab.records.corpus import read_corpus_record
@@ -156,7 +156,6 @@ def _source(spec: CorpusSpec) -> "Source":
     return open_source(spec.sources, validation=validation, reading=reading, validation_share=spec.validation_share)
 
 
-@final
 @dataclass(frozen=True)
 class Entry:
     """One run of a suite."""
@@ -209,7 +208,6 @@ class Entry:
         return len(self.checkpoints) * (4 * self.parameters + moments)
 
 
-@final
 @dataclass(frozen=True)
 class SuitePlan:
     """All runs of a suite, each once, with warnings to read before they start."""
@@ -346,7 +344,6 @@ MAX_PAIRS = 10_000
 ALPHA = 0.05
 
 
-@final
 @dataclass(frozen=True)
 class Planned:
     """What one size of effect needs, and the power that a suite's pairs have for it."""
@@ -360,7 +357,6 @@ class Planned:
     power_of_equivalence: float | None
 
 
-@final
 @dataclass(frozen=True)
 class PlannedComparison:
     """The pairs of a suite of arms, and what they can show."""

@@ -18,7 +18,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
 
 from pydantic import JsonValue
 
@@ -49,7 +48,6 @@ NOT_OF_ARMS = ("seed", "data_seed", "corpus", "checkpoints", "precision")
 """What an arm and its control share."""
 
 
-@final
 @dataclass(frozen=True)
 class RecipeArm:
     """What distinguishes some runs of a suite from the others: the settings that replace the base's."""
@@ -69,7 +67,6 @@ class RecipeArm:
         return not self.settings
 
 
-@final
 @dataclass(frozen=True)
 class Suite:
     """A recipe at one scale, with all its runs.
@@ -165,7 +162,6 @@ def _at_scale(written: Written, document: JsonValue, scale: str) -> Section:
     return sections
 
 
-@final
 class _Recipe:
     """Turns the document of a recipe into a suite."""
 

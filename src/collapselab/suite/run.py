@@ -6,7 +6,7 @@ shipped recipe, a YAML file, or the folder of a suite that was run.
 
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from collapselab.errors import ConfigError, RunError
 from collapselab.suite.collect import collect
@@ -116,7 +116,6 @@ def cancel(folder: SuiteFolder) -> int:
     return sum(make().cancel(folder) for make in launchers().values())
 
 
-@final
 class _Monitor:
     """Reads the states of the runs while they are performed, shows them, and keeps the tables current."""
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, get_type_hints
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
@@ -81,7 +81,6 @@ def short(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]} …"
 
 
-@final
 @dataclass
 class Written:
     """The name of a file and the lines of its values: an error in a value names its line."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -38,7 +38,6 @@ SHOWN = 40
 STAGE_COLOURS = {"training": "cyan", "measuring": "cyan", "stopped": "yellow", "failed": "red", "done": "green"}
 
 
-@final
 @dataclass(frozen=True)
 class State:
     """How far a run is. `stopped`: started, and no process performs it; the next `suite run` continues it."""

@@ -5,7 +5,7 @@ trainer.add_callback(CollapseCallback(corpus="corpora/mine", every=500))
 
 import sys
 from dataclasses import replace
-from typing import Any, final
+from typing import Any
 
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -14,7 +14,6 @@ from collapselab.measurement.model_corpus import Data, saved_tokenizer
 from collapselab.training.monitor import CollapseMonitor, check_not_sharded
 
 
-@final
 class CollapseCallback(CollapseMonitor, TrainerCallback):
     """Measure collapse on a fixed sample every `every` steps, and log it as collapse/<metric>.
 

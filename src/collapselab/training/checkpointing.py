@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -53,7 +53,6 @@ class Around(NamedTuple):
     tracker: Tracker | None = None
 
 
-@final
 class Checkpointing(TrainerCallback):
     """Saves a run while it is trained: the trainer takes the steps, this class restores, logs, checkpoints and stops.
 

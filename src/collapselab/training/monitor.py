@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -51,7 +51,6 @@ class Alert(NamedTuple):
         return f"step {self.step:,}: {self.metric} is {self.value:.4g}, which meets the alert {self.condition!r}."
 
 
-@final
 class _Condition:
     """A condition on one metric: `<0.1`, `>2`, `drop>50%` or `rise>0.3`, each perhaps with ` after STEP`."""
 

@@ -13,7 +13,6 @@ which is summed over parts and processes before its norm is taken.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import final
 
 import torch
 import torch.distributed as dist
@@ -30,7 +29,6 @@ from collapselab.training.loss import next_token_loss
 from collapselab.training.settings import Settings
 
 
-@final
 class Objective:
     """`objective(features, labels)` is the loss of a part of a step; `begin_step` and `end_step` enclose the parts."""
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from collapselab.training.settings import Plan, Settings
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
 
-@final
 class LanguageTrainer(Trainer):
     """Trains on an endless stream of blocks, from `start` on, with the loss that never holds tokens × vocabulary."""
 

@@ -9,7 +9,6 @@ thousand tokens suffice.
 
 import math
 from functools import partial
-from typing import final
 
 import torch
 from torch import Tensor
@@ -40,7 +39,6 @@ GAP = "gap/"
 """The beginning of the names of the sums of scored tokens, by the length of contexts."""
 
 
-@final
 class ContextMoments(Collector):
     """Class moments of the cells of contexts, by layer and length; and of some tokens how they are predicted.
 

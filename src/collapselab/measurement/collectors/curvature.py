@@ -9,7 +9,6 @@ alike.
 
 import math
 from collections.abc import Iterator
-from typing import final
 
 from torch import Tensor
 
@@ -22,7 +21,6 @@ from collapselab.measurement.plan import MeasurePlan, Split
 from collapselab.measurement.sample import RUN, curved_tokens
 
 
-@final
 class Curvature(Collector):
     """Sums over the chosen tokens: the curvature's terms, squared lengths, and how many there were."""
 

@@ -7,7 +7,7 @@ the first tokens of the training sample, and is the same in all.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Self, final
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,6 @@ LEFT_OUT = "left out, "
 TOKEN, HEAD = "token", "head"
 
 
-@final
 class NearestCentres(Collector):
     """Counts (4, classes) for each layer and its null: decided tokens, agreement, and which classifier was right.
 
@@ -185,7 +184,6 @@ class NearestCentres(Collector):
         return nearest_centre(moments, kept.nonzero().squeeze(1).to(moments.device))
 
 
-@final
 class AgreementMatrix(Collector):
     """The number of tokens on which two deciders choose the same class, for each two of them.
 
@@ -265,7 +263,6 @@ class AgreementMatrix(Collector):
                     )
 
 
-@final
 class CentreLosses(Collector):
     """The sums of a CentreLoss of the last layer and its null, from the scores that nearest centres are chosen with."""
 

@@ -16,7 +16,6 @@ would then change it by a sixth and more, so that values from different numbers 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
 
 import torch
 from torch import Tensor
@@ -57,7 +56,6 @@ SPREAD = "spread/"
 """The beginning of the names of the spreads' sums."""
 
 
-@final
 class Moments(Collector):
     """Counts, means and scatter of each class at every layer, for the labels and for permuted ones.
 
@@ -222,7 +220,6 @@ def share_of_largest(counts: Tensor, sums: Tensor, largest: int) -> float:
     return carried / total
 
 
-@final
 @dataclass(frozen=True)
 class SamplePart:
     """The values of the last layer's metrics in a part of the training split's sample."""
@@ -231,7 +228,6 @@ class SamplePart:
     values: dict[str, float]
 
 
-@final
 class HalfSample(Collector):
     """The values of about half of the training sample, once the pass has seen that much."""
 

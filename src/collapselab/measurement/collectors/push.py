@@ -12,7 +12,6 @@ The means are those of the training pass; the validation pass scores its tokens 
 """
 
 from collections.abc import Iterator
-from typing import final
 
 import torch
 from torch import Tensor
@@ -39,7 +38,6 @@ TOKENS, LOSS, RIGHT, DECIDED, AGREED, BINS = range(6)
 WIDTH = BINS + 3 * CONFIDENCES
 
 
-@final
 class Push(Collector):
     """Scores of pushed features (heads, alphas, sums)."""
 

@@ -7,7 +7,7 @@ arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale s = 1
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Self, final
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -37,7 +37,6 @@ TOTAL, CLASS_TOKENS, CLASS_LOSS, SCALED_LOSS = "total", "class_tokens", "class_l
 CONFIDENCE, RIGHT = "confidence", "right"
 
 
-@final
 class FirstFeatures(Collector):
     """Keeps the features of the first training tokens, to which scales are fitted: without it the model runs again.
 
@@ -58,7 +57,6 @@ class FirstFeatures(Collector):
             self.plan.first_features.update(zip(batch.blocks, own, strict=False))  # shards have filler after them
 
 
-@final
 class TokenScores(Collector):
     """Sums of losses and hits, by class too; and for each token the largest probability, and whether it was right."""
 

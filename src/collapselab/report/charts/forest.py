@@ -6,7 +6,6 @@ A line may have two marks, such as a treatment and its sham; `lines` of one arm 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
 
 import altair as alt
 import numpy as np
@@ -23,7 +22,6 @@ NARROW = 34
 """Characters that fit on a line of a panel among several."""
 
 
-@final
 @dataclass(frozen=True)
 class ForestMark:
     """How a kind of line is drawn."""
@@ -53,7 +51,6 @@ MARKS = {
 }
 
 
-@final
 @dataclass(frozen=True)
 class ForestLine:
     """An effect or a correlation to be drawn: its arm or metric, its kind, and the text at its right."""

@@ -8,7 +8,6 @@ without legends and tooltips.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
 
 import altair as alt
 
@@ -23,7 +22,6 @@ Channel = type[alt.Color] | type[alt.Stroke] | type[alt.Fill]
 ARROWS = {-1: "falls toward collapse", 1: "rises toward collapse", 0: ""}
 
 
-@final
 @dataclass(frozen=True)
 class Panel:
     """One chart: `table` names its data, `numbers` describes in words what it shows."""
@@ -53,7 +51,6 @@ class Panel:
         return property_name(self.metric)
 
 
-@final
 @dataclass(frozen=True)
 class Listing:
     """A table of text under a figure's caption."""
@@ -62,7 +59,6 @@ class Listing:
     rows: Sequence[tuple[str, ...]]
 
 
-@final
 @dataclass(frozen=True)
 class Figure:
     """Panels that belong together, and the tables that they draw.

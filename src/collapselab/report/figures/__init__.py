@@ -8,7 +8,6 @@ figure that can be drawn is open, the others are folded. The page and `write_fig
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
 
 from collapselab.report.charts.panels import Figure
 from collapselab.report.data import Kind
@@ -23,7 +22,6 @@ from collapselab.report.figures.training import regularisation, training
 from collapselab.report.view import View
 
 
-@final
 @dataclass(frozen=True)
 class FigureEntry:
     """A figure's section, function, title, and what to look for, in one sentence.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, final
+from typing import Any
 
 from collapselab.disk import disk_errors
 from collapselab.errors import STOPPING, ConfigError, Interrupted, RunError, interruptible, stop_requests
@@ -49,7 +49,6 @@ PARENT_SECONDS = 1.0
 """How often a process checks that its parent is alive."""
 
 
-@final
 class LocalLauncher(Launcher):
     """Performs the runs in processes of this machine, and waits for them."""
 
@@ -65,7 +64,6 @@ class LocalLauncher(Launcher):
         return {}
 
 
-@final
 class ProcessPool:
     """The processes of one `suite run`: each is replaced when it dies, and all take runs from one list."""
 
@@ -169,7 +167,6 @@ class ProcessPool:
             (worker.process.kill if kill else worker.process.terminate)()
 
 
-@final
 class Worker:
     """A process that performs runs, and the pipe to it."""
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from collapselab.errors import ConfigError, Interrupted
 from collapselab.records.options import Options
@@ -22,7 +22,6 @@ RETRIES = 3
 """How often Ray starts the task of a run again whose process or node died."""
 
 
-@final
 class RayLauncher(Launcher):
     """Gives one task for each run to a Ray cluster, and returns."""
 
@@ -55,7 +54,6 @@ class RayLauncher(Launcher):
         return int(_connected().get(_owner(folder).cancel.remote()))
 
 
-@final
 class _Owner:
     """The actor that owns the tasks of one suite."""
 

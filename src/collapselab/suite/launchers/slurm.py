@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from collapselab.errors import ConfigError, Interrupted, RunError, interruptible
 from collapselab.records.options import Options
@@ -32,7 +32,6 @@ SIGNAL_SECONDS = 120
 """How long before its time is up a job gets the signal."""
 
 
-@final
 class SlurmLauncher(Launcher):
     """Queues one job for each run on a SLURM cluster, and returns. `executor` takes the place of submitit's own."""
 
@@ -77,7 +76,6 @@ class SlurmLauncher(Launcher):
         return len(jobs)
 
 
-@final
 class SlurmJob:
     """A job of the cluster: it performs one run. submitit calls `checkpoint` for what is to be queued again."""
 

@@ -20,7 +20,7 @@ say.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -95,7 +95,6 @@ def _normalising(model: Any, head: str) -> nn.Module:
     return norm
 
 
-@final
 class RowsSet(HeadUpdates):
     """Sets the rows of an output layer, first when it is made and then after every update."""
 
@@ -107,7 +106,6 @@ class RowsSet(HeadUpdates):
         self.set_rows(self.layer.weight.data)
 
 
-@final
 class MeanRows(HeadUpdates):
     """Keeps the mean direction of the features of each class, and makes the rows of the output layer from them.
 

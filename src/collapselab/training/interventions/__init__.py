@@ -14,7 +14,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Literal
 
 from collapselab.errors import ConfigError, did_you_mean
 from collapselab.training import choices
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Place = Literal["features", "head"]
 
 
-@final
 @dataclass(frozen=True)
 class Intervention:
     """A penalty, and what is known of it."""
@@ -85,7 +84,6 @@ _TEXT = re.compile(
 )
 
 
-@final
 @dataclass(frozen=True)
 class Dose:
     """One intervention of a run: which, how strongly, on which labels, and when.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -70,7 +70,6 @@ class Penalty(NamedTuple):
     of_head: HeadGradient | None = None
 
 
-@final
 @dataclass(frozen=True)
 class Step:
     """The tokens that one process runs on at once, in one step of the training.
@@ -119,7 +118,6 @@ class AboutCentre(NamedTuple):
     tokens: int
 
 
-@final
 class Classes:
     """The tokens of a step grouped by class, in as many rows as there are classes among them: never classes × tokens.
 

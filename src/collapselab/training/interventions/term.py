@@ -14,7 +14,7 @@ import hashlib
 import math
 import statistics
 from collections.abc import Mapping
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -50,7 +50,6 @@ class Compared(NamedTuple):
     """Whether this is the first step in which the penalty could not act."""
 
 
-@final
 class StepNorm:
     """The norm of a gradient over all parts of a step and all processes.
 
@@ -76,7 +75,6 @@ class StepNorm:
         return total(self.square) if self.head is None else sum_of_squares(total(self.head))
 
 
-@final
 class Term:
     """One intervention of a run."""
 
