@@ -27,8 +27,8 @@ LAST, NULL = "last", " null"
 """The layer that enters the output layer; the end of the name of whatever is of permuted labels."""
 ALL = "all"
 """The bin that has all classes."""
-TABLE = "table/"
-"""The beginning of the names of the tensors of class moments in a state."""
+TABLE, TOKENS = "table/", "tokens/"
+"""The beginning of the names of the tensors of class moments, and of values of single tokens, in a state."""
 
 Measurements = dict[Key, Measurement]
 
@@ -58,8 +58,8 @@ class Values:
 class Collector:
     """Collects one kind of thing from the features of every layer, for some blocks of a split.
 
-    Its state is tensors that add up (`sums`) and class moments that merge (`tables`), each by its name. A bootstrap, a
-    continued measurement and several processes need nothing more.
+    Its state is tensors that add up (`sums`), class moments that merge (`tables`) and values of single tokens
+    (`tokens`), each by its name. A bootstrap, a continued measurement and several processes need no more.
     """
 
     name: ClassVar[str]
@@ -76,6 +76,7 @@ class Collector:
         self.device = plan.model.moments_device
         self.sums: dict[str, Tensor] = {}
         self.tables: dict[str, ClassMoments] = {}
+        self.tokens: dict[str, list[Tensor]] = {}
 
     @classmethod
     def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
@@ -107,7 +108,7 @@ class Collector:
     def empty(self) -> Self:
         """A collector of nothing yet that shares all but the state."""
         other = copy(self)
-        other.sums, other.tables = {}, {}
+        other.sums, other.tables, other.tokens = {}, {}, {}
         return other
 
     def merge(self, other: Self, *, times: int = 1) -> None:
@@ -118,10 +119,13 @@ class Collector:
             if name not in self.tables:
                 self.tables[name] = moments.empty_like()
             self.tables[name].merge(moments, times=times)
+        for name, parts in other.tokens.items():
+            self.tokens.setdefault(name, []).extend(parts * times)
 
     def state(self) -> dict[str, Tensor | Rows]:
         """All that was collected; `load` reads it back bit for bit."""
         state: dict[str, Tensor | Rows] = {**self.sums}
+        state |= {f"{TOKENS}{name}": torch.cat(parts) for name, parts in self.tokens.items()}
         for name, moments in self.tables.items():
             unit = torch.tensor([moments.unit], dtype=torch.float64)
             tensors = {**moments.tensors(), "unit": unit, "classes": torch.tensor([moments.classes])}
@@ -129,7 +133,10 @@ class Collector:
         return state
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        self.sums = {name: state[name].to(self.device, copy=True) for name in state if not name.startswith(TABLE)}
+        own = (name for name in state if not name.startswith((TABLE, TOKENS)))
+        self.sums = {name: state[name].to(self.device, copy=True) for name in own}
+        kept = (name for name in state if name.startswith(TOKENS))
+        self.tokens = {name.removeprefix(TOKENS): [state[name].to(self.device, copy=True)] for name in kept}
         tables: dict[str, dict[str, Tensor]] = {}
         for name in state:
             if name.startswith(TABLE):

@@ -92,7 +92,8 @@ def measure(
     if by_default:
         options = replace(options, tokens=default_tokens(sources, running.device))
     texts = opened_texts(corpus, data, options, running, tokenizer=tokenizer)
-    further, processes = [Corpus(path) for path in running.on], processes or Processes()
+    processes = processes or Processes()
+    further = [[Corpus(path) for path in paths] for paths in (running.on, running.against)]
 
     results, failures = [], {}
     for text in texts:
@@ -176,11 +177,20 @@ def _warn(text: str, running: Running, processes: Processes) -> None:
 
 
 def _request(
-    corpus: Corpus, options: Options, running: Running, processes: Processes, further: list[Corpus], *, by_default: bool
+    corpus: Corpus,
+    options: Options,
+    running: Running,
+    processes: Processes,
+    further: list[list[Corpus]],
+    *,
+    by_default: bool,
 ) -> MeasureRequest:
-    splits, on = corpus.record.splits, named_corpora(further, corpus) if further else {}
+    splits, (on, against) = corpus.record.splits, (named_corpora(corpora, corpus) for corpora in further)
     if by_default and max(splits.train.tokens, splits.validation.tokens) <= (options.tokens or 0):
         options = replace(options, tokens=None)  # a small corpus is measured whole
-    if on:
-        options = replace(options, on=",".join(f"{name}={one.hash}" for name, one in sorted(on.items())))
-    return MeasureRequest(corpus, options, running, processes, on)
+    hashes = {
+        name: ",".join(f"{name}={one.hash}" for name, one in sorted(corpora.items())) or None
+        for name, corpora in (("on", on), ("against", against))
+    }
+    options = replace(options, **hashes, token_scores=options.token_scores or bool(against))
+    return MeasureRequest(corpus, options, running, processes, on, against)

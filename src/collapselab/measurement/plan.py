@@ -53,6 +53,8 @@ class MeasureRequest:
     processes: Processes = field(default_factory=Processes)
     on: dict[str, Corpus] = field(default_factory=dict)
     """Further corpora, by the names of their folders."""
+    against: dict[str, Corpus] = field(default_factory=dict)
+    """Corpora for token scores, likewise."""
 
     @property
     def folder(self) -> Path | None:

@@ -18,7 +18,7 @@ from collapselab.records.outcomes import OUTCOMES
 from collapselab.records.profile import Bar, profile, verdict
 from collapselab.records.references import compare_with_references
 from collapselab.records.suite import DEFAULT_METRICS
-from collapselab.records.tables import ContextRow, DeciderRow, PushRow, Row
+from collapselab.records.tables import ContextRow, DeciderRow, DetectionRow, PushRow, Row
 
 MOST_COLUMNS = 5
 """Of a table of layers or bins: what a terminal of 80 columns has room for."""
@@ -31,6 +31,7 @@ NEXT = (
 CHANGING = "†"
 """The mark of a value that twice the tokens would change too much."""
 ARROWS = {"falls": "↓", "rises": "↑", "approaches": "→", None: ""}
+DETECTED = "token scores: how well each tells right predictions from wrong ones, and this text from others"
 DECIDERS = (
     "head: the output layer; nearest N: the nearest class centre of block N; lens N: the output layer on block N. "
     "Every two of them: the table deciders of --out and --json."
@@ -112,6 +113,8 @@ def _summary(result: Result, width: int) -> RenderableType:
     half, names = facts.get("half_sample"), {bar.headline.metric for bar in bars}
     if half is not None and (changing := [name for name in half["changing"] if name in names]):
         parts.append(Text(f"! More tokens would still change {', '.join(changing)} (--tokens).", style="yellow"))
+    if detected := result.tables.get("detection"):
+        parts += _titled(DETECTED, _detected(detected))
     return Group(*parts, *_warnings(result), Text(NEXT, style="dim"))
 
 
@@ -222,6 +225,8 @@ def _further_tables(result: Result, last: list[Row]) -> Iterator[RenderableType]
     if compared := result.tables.get("deciders"):
         title = "deciders: the share of validation tokens on which each is right, and agrees with the output layer"
         yield from _titled(title, _compared(compared), Text(DECIDERS, style="dim"))
+    if detected := result.tables.get("detection"):
+        yield from _titled(DETECTED, _detected(detected))
     if outcomes := result.facts.get("outcomes"):
         yield from _titled("outcomes, which a good model has low", _outcomes(outcomes))
     if pushed := result.tables.get("push"):
@@ -340,6 +345,21 @@ def _compared(rows: list[DeciderRow]) -> Table:
     names = dict.fromkeys(row.second for row in rows)
     cells = ([name, shares["token", name], shares.get(("head", name), "–")] for name in names)
     return _table("decider", "is right", "agrees", rows=cells)
+
+
+def _detected(rows: list[DetectionRow]) -> Table:
+    """AUROC of each score with its interval, for each of what it is to tell apart; then the false-positive rate."""
+    cells = [
+        [
+            row.score,
+            row.against,
+            f"{row.auroc:.3f} [{row.auroc_low:.3f}, {row.auroc_high:.3f}]",
+            f"{row.aupr:.3f}",
+            f"{row.fpr95:.3f}",
+        ]
+        for row in rows
+    ]
+    return _table("score", "against", "AUROC (chance 0.5)", "AUPR", "FPR at 95 %", rows=cells, text_columns=2)
 
 
 def _outcomes(outcomes: dict[str, OutcomeFacts]) -> Table:

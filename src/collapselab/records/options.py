@@ -130,6 +130,9 @@ class Options:
     push: Annotated[str | None, BeforeValidator(_parsed_push), Shown(NUMBERS, "α,…")] = None
     """Loss, calibration and agreement after moving features by α toward the class means that the model expects, as in
     `-0.3,0.3`. `default`: seven values from -0.3 to 0.3."""
+    token_scores: Annotated[bool, Shown(NUMBERS)] = False
+    """Score each validation token (energy, distance to the nearest class mean, NCI, NECO …), and say how well each score
+    tells right predictions from wrong ones, and this text from others (`--against`)."""
     deciders: Annotated[bool, Shown(NUMBERS)] = False
     """Count the tokens on which the output layer, the nearest class mean and the logit lens of each layer agree."""
 
@@ -154,6 +157,8 @@ class Options:
     """With torchrun: distribute class moments over the processes."""
     on: Annotated[str | None, Shown(hidden=True)] = None
     """Further corpora for `loss_on:NAME`, as NAME=HASH with commas between. `measure` fills it in."""
+    against: Annotated[str | None, Shown(hidden=True)] = None
+    """The corpora for token scores, likewise."""
 
     def __post_init__(self) -> None:
         if self.per_class is not None:
@@ -164,6 +169,7 @@ class Options:
         reasons = {
             "contexts": "cells are not spread over processes",
             "push": "every process needs all class means",
+            "token_scores": "every process needs all class means",
             "bootstrap": "groups are kept whole, not by class",
         }
         for name, why in reasons.items():
@@ -241,6 +247,8 @@ class Running:
     """Show neither progress nor messages."""
     on: Annotated[tuple[str | Path, ...], BeforeValidator(_several), Shown(NUMBERS, "DIR")] = ()
     """Another corpus on which to compute the loss in bits per byte. Repeat it for several."""
+    against: Annotated[tuple[str | Path, ...], BeforeValidator(_several), Shown(NUMBERS, "DIR")] = ()
+    """Another corpus, from which the token scores are to tell this text. Repeat it for several."""
     block: Annotated[int | None, Field(ge=2), Shown(DATA)] = None
     """Tokens per block. [default: 512, or the smallest context of the models]"""
     max_tokens: Annotated[Count | None, BeforeValidator(count), Shown(DATA, "N|all")] = None

@@ -192,6 +192,43 @@ class DeciderRow:
     """Share of these tokens."""
 
 
+@final
+@row_dataclass(frozen=True, config=STRICT)
+class DetectionRow:
+    """With `--token-scores`, one row for each score and what it is to tell apart. Intervals resample blocks."""
+
+    run: Name
+    """Name of the run, or of the model."""
+    checkpoint: Name
+    """Its name."""
+    against: Name
+    """`wrong predictions`, from which right ones are told; or a further corpus, from which the validation split is."""
+    score: Name
+    """`energy`, `max_probability`, `nearest_mean`, `nci` or `neco`."""
+    positives: Count
+    """Validation tokens: those predicted rightly, or all."""
+    negatives: Count
+    """The others: those predicted wrongly, or tokens of the further corpus."""
+    auroc: Amount
+    """Chance that a positive has the larger score; 0.5 by chance."""
+    auroc_low: Amount
+    """Lower end of the 95 % interval."""
+    auroc_high: Amount
+    """Upper end."""
+    aupr: Amount
+    """Average precision; by chance the share of positives."""
+    aupr_low: Amount
+    """Lower end of the 95 % interval."""
+    aupr_high: Amount
+    """Upper end."""
+    fpr95: Amount
+    """Share of negatives above the threshold that 95 % of positives reach; 0.95 by chance."""
+    fpr95_low: Amount
+    """Lower end of the 95 % interval."""
+    fpr95_high: Amount
+    """Upper end."""
+
+
 @with_config(STRICT)
 class ClassRow(TypedDict):
     """With `--classes`, one row for each class of a split and layer, as Parquet."""
@@ -350,6 +387,7 @@ RESULTS: Table[Row] = Table(
     upgraded=_renamed_metric,
 )
 PUSH: Table[PushRow] = Table("push", PushRow, key=("run", "checkpoint", "head", "alpha"))
+DETECTION: Table[DetectionRow] = Table("detection", DetectionRow, key=("run", "checkpoint", "against", "score"))
 DECIDERS: Table[DeciderRow] = Table("deciders", DeciderRow, key=("run", "checkpoint", "first", "second"))
 CLASSES = ColumnTable("classes", ClassRow, key=("run", "checkpoint", "split", "layer", "token"))
 CONTEXTS: Table[ContextRow] = Table("contexts", ContextRow, key=("run", "checkpoint", "layer", "n", "metric"))
@@ -359,7 +397,7 @@ TOKEN_CONTEXTS = ColumnTable(
 REQUIRED = (RUNS.file, RESULTS.file)
 """Files that every folder of tables has."""
 TABLES: dict[str, Table[Any] | ColumnTable] = {
-    table.name: table for table in (RUNS, RESULTS, PUSH, DECIDERS, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
+    table.name: table for table in (RUNS, RESULTS, PUSH, DETECTION, DECIDERS, CLASSES, CONTEXTS, TOKEN_CONTEXTS)
 }
 """All tables by name, in the order in which they are read."""
 

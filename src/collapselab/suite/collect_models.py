@@ -33,7 +33,7 @@ from collapselab.records.tables import RUNS, RowsByTable, Run, newest_versions, 
 from collapselab.suite.collect import run_row
 
 MIXES = ("corpora", "options")
-NO_NUMBERS = ("batch", "shard_classes", "on")
+NO_NUMBERS = ("batch", "shard_classes", "on", "against")
 """Options by which results may differ: they decide how it is computed, or add what has a column of its own."""
 
 TOKENS_A_STEP = {"EleutherAI/pythia-*": 2_097_152}

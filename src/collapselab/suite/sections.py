@@ -206,7 +206,7 @@ def _measure_fields() -> dict[str, Any]:
     return {
         option.name: (hints[option.name], Field(defaults.get(option.name, option.default), description=option.help))
         for option in options_of(Options)
-        if option.name not in ("shard_classes", "on")
+        if option.name not in ("shard_classes", "on", "against")
     }
 
 

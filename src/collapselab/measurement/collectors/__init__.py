@@ -5,11 +5,12 @@ from collapselab.measurement.collector import Collector
 from collapselab.measurement.collectors.contexts import ContextMoments
 from collapselab.measurement.collectors.curvature import Curvature
 from collapselab.measurement.collectors.decisions import AgreementMatrix, CentreLosses, NearestCentres
+from collapselab.measurement.collectors.detection import Detection
 from collapselab.measurement.collectors.moments import HalfSample, Moments
 from collapselab.measurement.collectors.push import Push
 from collapselab.measurement.collectors.scores import FirstFeatures, TokenScores
 
 COLLECTORS: list[type[Collector]] = [
-    Moments, HalfSample, ContextMoments, Curvature, FirstFeatures, TokenScores, NearestCentres, AgreementMatrix,
-    CentreLosses, Push,
+    Moments, HalfSample, ContextMoments, Curvature, FirstFeatures, TokenScores, Detection, NearestCentres,
+    AgreementMatrix, CentreLosses, Push,
 ]  # fmt: skip

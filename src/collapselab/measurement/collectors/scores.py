@@ -5,9 +5,7 @@ temperature is that of the least cross-entropy on training tokens: Guo, Pleiss, 
 arXiv:1706.04599. The cross-entropy of softmax(s z) is convex in the scale s = 1/T.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -16,7 +14,6 @@ from collapselab.core.batch import IGNORED
 from collapselab.core.centre_loss import fit_scale
 from collapselab.core.decisions import TopTwo
 from collapselab.core.devices import by_device
-from collapselab.core.storage import Rows
 from collapselab.measurement.batch import Batch, Scored
 from collapselab.measurement.collector import LAST, Collector, Collectors
 from collapselab.measurement.plan import MeasurePlan, Split
@@ -71,7 +68,6 @@ class TokenScores(Collector):
         needs_scale = validation and options.asks("loss_after_temperature")
         self.scale = plan.processes.computed(partial(fitted_scale, plan)) if needs_scale else None
         """One over the temperature."""
-        self.tokens: dict[str, list[Tensor]] = {CONFIDENCE: [], RIGHT: []}
 
     @classmethod
     def wanted(cls, plan: MeasurePlan, split: Split) -> bool:
@@ -115,29 +111,12 @@ class TokenScores(Collector):
     @property
     def confidence(self) -> Tensor:
         """The largest probability at each token, float32 (tokens,)."""
-        return torch.cat([torch.zeros(0, device=self.device), *self.tokens[CONFIDENCE]]).cpu()
+        return torch.cat([torch.zeros(0, device=self.device), *self.tokens.get(CONFIDENCE, [])]).cpu()
 
     @property
     def right(self) -> Tensor:
         """Whether it was that of the next token (tokens,)."""
-        return torch.cat([torch.zeros(0, dtype=torch.bool, device=self.device), *self.tokens[RIGHT]]).cpu()
-
-    def empty(self) -> Self:
-        other = super().empty()
-        other.tokens = {CONFIDENCE: [], RIGHT: []}
-        return other
-
-    def merge(self, other: Self, *, times: int = 1) -> None:
-        Collector.merge(self, other, times=times)
-        for name, parts in other.tokens.items():
-            self.tokens[name] += parts * times
-
-    def state(self) -> dict[str, Tensor | Rows]:
-        return {**super().state(), CONFIDENCE: self.confidence, RIGHT: self.right}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        super().load({name: tensor for name, tensor in state.items() if name not in (CONFIDENCE, RIGHT)})
-        self.tokens = {name: [state[name].to(self.device, copy=True)] for name in (CONFIDENCE, RIGHT)}
+        return torch.cat([torch.zeros(0, dtype=torch.bool, device=self.device), *self.tokens.get(RIGHT, [])]).cpu()
 
     def _add_tokens(self, chunk: ScoredChunk) -> None:
         labels, losses = chunk.labels, chunk.losses.double()
@@ -147,8 +126,8 @@ class TokenScores(Collector):
             self.add(CLASS_LOSS, zeros.index_add_(0, labels, losses))
         if self.by_token:
             largest = chunk.probabilities.gather(1, chunk.best[:, None]).squeeze(1)
-            self.tokens[CONFIDENCE].append(largest.float())
-            self.tokens[RIGHT].append(chunk.best == labels)
+            self.tokens.setdefault(CONFIDENCE, []).append(largest.float())
+            self.tokens.setdefault(RIGHT, []).append(chunk.best == labels)
         if self.scale is not None:
             # softmax(s z) from p = softmax(z): p^s over its sum, so the loss is s · loss + log Σ p^s
             total = chunk.probabilities.pow_(self.scale).sum(1).double().log_()
