@@ -39,6 +39,13 @@ def measure(
     full: Annotated[
         bool, panel("Output")("--full", help="Print every number of every layer and bin, each with its null.")
     ] = False,
+    chain: Annotated[
+        bool,
+        panel("Output")(
+            "--chain",
+            help="The models were made from each other, in this order: print what changes from each to the next.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -57,9 +64,12 @@ def measure(
 
     With two processes: `torchrun --nproc-per-node 2 -m collapselab measure MODEL --corpus DIR`
 
+    What fine-tuning changed: `collapselab measure base tuned --chain --data SOURCE`
+
     If it is stopped, the same command continues and gives the same numbers. A finished measurement is read, not
     repeated.
     """
+    from collapselab.cli.results import chain_tables
     from collapselab.corpus.sources import open_source
     from collapselab.disk import user_cache
     from collapselab.measurement.distributed import Processes
@@ -70,6 +80,8 @@ def measure(
 
     reading = taken(Reading, settings)
     settings = {name: value for name, value in settings.items() if value is not None}
+    if chain:
+        settings["classes"] = True
     source = open_source(data, reading=reading) if data else None
     out = settings.get("out")
     processes = Processes.joined()
@@ -80,6 +92,9 @@ def measure(
         return
     if as_json:
         print(results.to_json())
+    elif chain:
+        for part in chain_tables(results if isinstance(results, Results) else Results([results])):
+            Console().print(part)
     elif out_folder(out) is not None and isinstance(results, Results):
         from collapselab.suite.status import wide_console
 

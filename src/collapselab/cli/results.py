@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from collapselab.analysis.tokens import TokenTable
     from collapselab.measurement.compare_results import Difference
+    from collapselab.records.measurement import Results
     from collapselab.records.result_folder import StoredResult
 
 Tables = dict[str, "pd.DataFrame"]
@@ -197,6 +198,23 @@ def compare(
     if comparison.unmatched:
         print(
             f"{len(comparison.unmatched):,} models are in only one of the two: {', '.join(comparison.unmatched[:6])}."
+        )
+
+
+def chain_tables(results: "Results", top: int = 5) -> "Iterator[RenderableType]":
+    """Yield a column for each model of a chain, and the tokens that moved most from the first to the last."""
+    from collapselab.analysis.chain import chain
+
+    found = chain(results)
+    table = Table("", *(name.split("/")[-1] for name in found.table.columns), box=None, header_style="bold")
+    for name, values in found.table.iterrows():
+        table.add_row(str(name), *(_cell("value", value) for value in values))
+    yield table
+    for title, sign in (("toward", -1), ("away from", 1)):
+        moved = found.moved[found.moved["change"] * sign > 0].head(top)
+        words = ", ".join(f"{safe(row.text)} × {row.after / row.before:.2f}" for row in moved.itertuples())
+        yield Text(
+            f"Moved most {title} collapse (mean CDNV term of the last model over the first's): {words or 'none'}"
         )
 
 
