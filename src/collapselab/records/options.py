@@ -131,8 +131,8 @@ class Options:
     """Loss, calibration and agreement after moving features by α toward the class means that the model expects, as in
     `-0.3,0.3`. `default`: seven values from -0.3 to 0.3."""
     token_scores: Annotated[bool, Shown(NUMBERS)] = False
-    """Score each validation token (energy, distance to the nearest class mean, NCI, NECO …), and say how well each score
-    tells right predictions from wrong ones, and this text from others (`--against`)."""
+    """Score each validation token (energy, distance to the nearest class mean, NCI, NECO …), and test how well each
+    score tells right predictions from wrong ones, and this text from others (`--against`)."""
     deciders: Annotated[bool, Shown(NUMBERS)] = False
     """Count the tokens on which the output layer, the nearest class mean and the logit lens of each layer agree."""
 
