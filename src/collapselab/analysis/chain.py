@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -20,7 +20,6 @@ FROM_FIRST, FROM_PREVIOUS = "CKA with the first", "CKA with the previous"
 """Rows of the table: likeness of class means but for rotation and scale; 1 if only these differ."""
 
 
-@final
 @dataclass(frozen=True)
 class Chain:
     """`table` has a column for each model: losses, the headline metric of each property, CKA of class means.

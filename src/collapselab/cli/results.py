@@ -212,7 +212,8 @@ def chain_tables(results: "Results", top: int = 5) -> "Iterator[RenderableType]"
     yield table
     for title, sign in (("toward", -1), ("away from", 1)):
         moved = found.moved[found.moved["change"] * sign > 0].head(top)
-        words = ", ".join(f"{safe(row.text)} × {row.after / row.before:.2f}" for row in moved.itertuples())
+        ratios = zip(moved["text"], moved["after"] / moved["before"], strict=True)
+        words = ", ".join(f"{safe(text)} × {ratio:.2f}" for text, ratio in ratios)
         yield Text(
             f"Moved most {title} collapse (mean CDNV term of the last model over the first's): {words or 'none'}"
         )

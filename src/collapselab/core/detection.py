@@ -13,7 +13,7 @@ P projects onto the leading principal components of the training features that c
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +32,6 @@ RECALL = 0.95
 Numbers = NDArray[np.float64]
 
 
-@final
 @dataclass(frozen=True)
 class TokenScorer:
     """Scores features (tokens, dim) by what was learned from the training split."""
@@ -50,14 +49,15 @@ class TokenScorer:
         values, vectors = torch.linalg.eigh(covariance)
         shares = values.flip(0).clamp(min=0).cumsum(0)
         leading = int((shares < EXPLAINED * shares[-1]).sum()) + 1
-        return cls(mean, vectors.flip(1)[:, :leading].contiguous(), nearest)
+        rows = LinearClassifier(nearest.rows, nearest.offset, origin=nearest.origin)  # chooses rows, not classes
+        return cls(mean, vectors.flip(1)[:, :leading].contiguous(), rows)
 
     def scores(self, features: Tensor, logits: Tensor, weight: Tensor) -> Tensor:
         """Return the scores (5, tokens) in float32; `logits` (tokens, classes) are those of all rows of `weight`."""
         largest, chosen = logits.max(1)
         energy = logits.logsumexp(1)
         # In float64: centred features may be small beside the mean.
-        h, rows = features.to(self.mean), self.nearest.best_rows(features.to(self.mean.device))
+        h, rows = features.to(self.mean), self.nearest.choices(features)
         assert self.nearest.origin is not None
         to_nearest = torch.linalg.vector_norm(h - self.nearest.origin - self.nearest.rows[rows], dim=1)
         centred = h - self.mean
@@ -79,7 +79,6 @@ class Separation(NamedTuple):
     """Share of negatives above the threshold that 95 % of positives reach; 0.95 by chance."""
 
 
-@final
 class Ranking:
     """Positives and negatives in the order of a score; `separation` weighs them anew for each resample."""
 

@@ -188,9 +188,10 @@ def _request(
     splits, (on, against) = corpus.record.splits, (named_corpora(corpora, corpus) for corpora in further)
     if by_default and max(splits.train.tokens, splits.validation.tokens) <= (options.tokens or 0):
         options = replace(options, tokens=None)  # a small corpus is measured whole
-    hashes = {
-        name: ",".join(f"{name}={one.hash}" for name, one in sorted(corpora.items())) or None
-        for name, corpora in (("on", on), ("against", against))
-    }
-    options = replace(options, **hashes, token_scores=options.token_scores or bool(against))
+    scores = options.token_scores or bool(against)
+    options = replace(options, on=_hashes(on), against=_hashes(against), token_scores=scores)
     return MeasureRequest(corpus, options, running, processes, on, against)
+
+
+def _hashes(corpora: dict[str, Corpus]) -> str | None:
+    return ",".join(f"{name}={one.hash}" for name, one in sorted(corpora.items())) or None

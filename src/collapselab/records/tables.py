@@ -192,7 +192,6 @@ class DeciderRow:
     """Share of these tokens."""
 
 
-@final
 @row_dataclass(frozen=True, config=STRICT)
 class DetectionRow:
     """With `--token-scores`, one row for each score and what it is to tell apart. Intervals resample blocks."""

@@ -5,7 +5,7 @@ intervals come from resampled blocks.
 """
 
 from collections.abc import Iterator
-from typing import final
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from collapselab.measurement.batch import Batch
 from collapselab.measurement.collector import LAST, Collector, Collectors, Values
 from collapselab.measurement.collectors.moments import Moments
 from collapselab.measurement.plan import MeasurePlan, Split
-from collapselab.models.scores import LogitSpace, common_dtype, in_chunks, in_dtype
+from collapselab.models.scores import LogitSpace, common_dtype, in_chunks
 from collapselab.records.tables import DetectionRow
 
 WRONG = "wrong predictions"
@@ -28,7 +28,6 @@ RESAMPLES = 200
 VALUES, RIGHT, BLOCK = "values", "right", "block"
 
 
-@final
 class Detection(Collector):
     """Scores (tokens, 5) of the last layer, whether each prediction was right, and the block of each token."""
 
@@ -79,7 +78,7 @@ class Detection(Collector):
     def _scored(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores (tokens, 5) and the chosen class of each token."""
         dtype = common_dtype(features, self.plan.model.head.weight)
-        head, x = in_dtype(self.plan.model.head, dtype), features.to(dtype)
+        head, x = self.plan.model.head.to(dtype), features.to(dtype)
         parts = []
         chosen = []
         for rows, logits in in_chunks(head, x, None, self.space):
@@ -112,12 +111,10 @@ class Detection(Collector):
         for number, score in enumerate(SCORES):
             ranking = Ranking(*(part[0][:, number].double().numpy() for part in (positives, negatives)))
             ends = np.quantile([ranking.separation(weights) for weights in resamples], (0.025, 0.975), axis=0)
-            found = {}
+            found: dict[str, Any] = {**self.plan.names, "positives": sizes[0], "negatives": sizes[1]}
             for measure, value, low, high in zip(Separation._fields, ranking.separation(), *ends.tolist(), strict=True):
                 found |= {measure: value, f"{measure}_low": low, f"{measure}_high": high}
-            yield DetectionRow(
-                **self.plan.names, against=name, score=score, positives=sizes[0], negatives=sizes[1], **found
-            )
+            yield DetectionRow(against=name, score=score, **found)
 
 
 def _resampled(positives: Tensor, negatives: Tensor, *, paired: bool, seed: int) -> Iterator[NDArray[np.float64]]:
