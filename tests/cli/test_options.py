@@ -22,7 +22,7 @@ from collapselab.training.heads import HEADS
 from collapselab.training.optimizers import OPTIMIZERS
 from collapselab.training.settings import settings_from
 
-NUMBERS = ["0", "-1", "nan", "inf", "1e9", "1e300", "99999999999999999999", "9" * 400, "9" * 5000, "²", "abc", "1e-320"]
+NUMBERS = ["0", "-1", "nan", "inf", "²", "abc", "1e-320"]
 WORDS = ["", "abc", "²", "\n", "[/b]", "é" * 300, "cuda:99", "cuda:x"]
 CHECKPOINTS = ["log:1", "log:²", "log:9999999999", "log:" + "9" * 5000, "0,nan", "-1", "1e308", "0," * 20_000]
 SETTINGS = [

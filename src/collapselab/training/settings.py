@@ -62,7 +62,7 @@ class Settings(BaseModel):
     context: Annotated[int | None, Field(ge=2), Shown(MODEL)] = None
     """Positions of the model. [default: the corpus's block]"""
 
-    epochs: Annotated[float | None, Field(gt=0), Shown(LENGTH)] = None
+    epochs: Annotated[float | None, Field(gt=0, allow_inf_nan=False), Shown(LENGTH)] = None
     """Passes over the training split, fractions allowed. [default: 1, unless --steps is given]"""
     steps: Annotated[int | None, Field(ge=1), Shown(LENGTH)] = None
     """The length of training in optimiser steps instead."""
@@ -81,7 +81,7 @@ class Settings(BaseModel):
     """Share of the weight decay that acts through the gradient: 0 is `adamw`, 1 `adam`."""
     schedule: Annotated[Literal["linear", "cosine", "constant"], Shown(OPTIMISER)] = "linear"
     """Learning-rate schedule after the warm-up."""
-    warmup: Annotated[float, Field(ge=0), Shown(OPTIMISER)] = 0.0
+    warmup: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(OPTIMISER)] = 0.0
     """Steps, or below 1 a share of all steps."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(OPTIMISER)] = 5e-4
     """Weight decay of all weights but norms and biases."""
@@ -153,7 +153,7 @@ class Drawing:
     """How many texts."""
     tokens: Annotated[int, Field(ge=1)] = 200
     """The longest a text may become."""
-    temperature: Annotated[float, Field(ge=0), Shown(DRAWING)] = 0.8
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False), Shown(DRAWING)] = 0.8
     """0: always the likeliest token."""
     top_k: Annotated[int, Field(ge=0), Shown(DRAWING)] = 40
     """Draw from the k likeliest tokens; 0: all."""
