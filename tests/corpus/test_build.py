@@ -373,7 +373,7 @@ def test_foreign_folders_are_named(copy: Path, tmp_path: Path) -> None:
 def earlier(copy: Path) -> dict[str, Any]:
     """Make the copy one of an earlier version: format 1, without a checksum and without what came later."""
     document = json.loads((copy / "corpus.json").read_text())
-    for later in ("checksum", "begin", "tokenizer_hash"):
+    for later in ("checksum", "begin", "tokenizer_hash", "folder"):
         del document[later]
     del document["request"]["begin"]
     for split in document["splits"].values():
