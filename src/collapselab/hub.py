@@ -104,7 +104,7 @@ def gguf_header(file: Path) -> "GGUFReader":
 @lru_cache(maxsize=1)
 def _parsed(file: Path, *version: int) -> "GGUFReader":
     import numpy as np
-    from gguf import GGUFReader
+    from gguf.gguf_reader import GGUFReader  # the name in gguf itself may be replaced at the moment, by `parsed_once`
 
     class Reader(GGUFReader):
         data: Any
