@@ -58,7 +58,7 @@ def test_the_folder_is_a_dataset_with_a_card(suite: Path) -> None:
 def test_a_card_says_what_a_stranger_needs(suite: Path) -> None:
     card = (publish(suite, to="hf:me/my-suite").folder / "README.md").read_text()
     assert "- text: c, 9 tokens of train; corpus hash `c`" in card
-    assert "| `results.csv` | One row for each measured number, or for the reason why there is none. |" in card
+    assert "\n| `results.csv` | One row for each measured value" in card
     assert "analysis" not in card, "there is none"
 
 
