@@ -155,7 +155,7 @@ def test_every_figure_is_drawn(chromium: Any, page: Path) -> None:
     states = "return [...document.querySelectorAll('[data-panel]')].map(place => [place.dataset.panel, place.dataset.state, place.querySelectorAll('svg path, svg line').length])"
     until(lambda: all(state == "drawn" for _, state, _ in chromium.execute_script(states)), "folded figures drawn")
     drawn = chromium.execute_script(states)
-    assert len(drawn) > 50
+    assert len(drawn) >= 50
     assert [key for key, _, marks in drawn if marks < 5] == []
 
 

@@ -140,7 +140,8 @@ def forest_chart(
     words = named.mark_text(align="right", x="width", fontSize=10.5, color="var(--soft)").encode(
         y=alt.Y("words_at:Q", axis=None, scale=place), text="words:N"
     )
-    layers = [zero, bars, dots, names, words]
+    has_intervals = any(line.low is not None for line in lines)  # a field without a number is a warning in the console
+    layers = [zero, *([bars] if has_intervals else []), dots, names, words]
     if band is not None:
         area = alt.Chart(alt.InlineData(values=[{"from": -band, "to": band}]))
         layers.insert(0, area.mark_rect(color="var(--accent)", opacity=0.13).encode(x="from:Q", x2="to:Q"))
