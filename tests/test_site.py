@@ -272,6 +272,7 @@ NOT_WRITTEN_HERE = {
     "<suite>/contexts.csv",  # of measurements with `--contexts`
     "<suite>/token_contexts.parquet",  # the same, with `--classes`
     "<suite>/push.csv",  # of measurements with `--push`
+    "<suite>/detection.csv",  # of measurements with `--token-scores`
     "<suite>/deciders.csv",  # of measurements with `--deciders`
     "<suite>/analysis/scores.csv",  # of an analysis with `--scores`
     "<suite>/slurm/<file>",  # of a cluster
