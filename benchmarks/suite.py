@@ -18,12 +18,14 @@ from benchmarks.timing import Line, at_most, shown
 from collapselab.core.threads import threads
 from collapselab.corpus.build import Recipe, build_corpus
 from collapselab.corpus.sources import open_source
+from collapselab.measurement import measure as measuring
 from collapselab.suite import job as work
 from collapselab.suite import run as suites
 from collapselab.suite.collect import collect
 from collapselab.suite.folder import SuiteFolder
 from collapselab.suite.plan import CorpusFacts, plan_suite
 from collapselab.suite.recipe import parse_suite
+from collapselab.training import train as training
 
 RUNS = 10_000
 STEPS, FEW_STEPS = 825, 2
@@ -107,7 +109,7 @@ def _performed(place: Path, corpus: Path, **sizes: object) -> _Performed:
     """A suite in this process, on one thread as each of several workers has it."""
     suite = parse_suite(RECIPE.format(corpus=corpus, depths=[2], **sizes), name="mine")
     folder, found = SuiteFolder(place), _Performed()
-    with threads(1), _timed("_train", found.trained), _timed("_measure", found.measured):
+    with threads(1), _timed(training, "train", found.trained), _timed(measuring, "measure", found.measured):
         start = time.process_time()
         for entry in suites.prepare(suite, folder).entries:
             outcome = work.perform(folder, entry, suite.measure, device="cpu")
@@ -124,20 +126,22 @@ def _plan(text: str, corpus: CorpusFacts) -> tuple[int, float]:
 
 
 @contextmanager
-def _timed(name: str, seconds: dict[int, list[float]]) -> Iterator[None]:
-    """Keep the seconds of every call of this function of a job, while the block runs."""
-    real: Callable[..., None] = getattr(work, name)
+def _timed(module: Any, name: str, seconds: dict[int, list[float]]) -> Iterator[None]:
+    """Keep the seconds of every call of this function, which jobs import when they run, while the block runs."""
+    real: Callable[..., Any] = getattr(module, name)
 
-    def run(entry: Any, *more: Any, **named: Any) -> None:
+    def run(*given: Any, **named: Any) -> Any:
         start = time.process_time()
-        real(entry, *more, **named)
-        seconds.setdefault(entry.settings.width, []).append(time.process_time() - start)
+        result = real(*given, **named)
+        width = given[0].width if hasattr(given[0], "width") else given[0].run.record().settings["width"]
+        seconds.setdefault(width, []).append(time.process_time() - start)
+        return result
 
-    setattr(work, name, run)
+    setattr(module, name, run)
     try:
         yield
     finally:
-        setattr(work, name, real)
+        setattr(module, name, real)
 
 
 ALL = {"planning": planning, "overhead": overhead}
