@@ -176,10 +176,10 @@ def write_document(path: str | Path, document: Mapping[str, object], *, compact:
         temporary.write_text(document_text(document, compact=compact), "utf-8")
 
 
-def document_text(document: Mapping[str, object], *, compact: bool = False) -> str:
-    """Return the text that `write_document` writes."""
-    checked = with_checksum(document)
-    return json.dumps(checked, indent=None if compact else 1, ensure_ascii=False, allow_nan=False) + "\n"
+def document_text(document: Mapping[str, object], *, compact: bool = False, sort_keys: bool = False) -> str:
+    """Return the text that `write_document` writes; with `sort_keys` the same for documents that were read back."""
+    indent, checked = None if compact else 1, with_checksum(document)
+    return json.dumps(checked, indent=indent, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys) + "\n"
 
 
 def with_checksum(document: Mapping[str, object]) -> dict[str, object]:

@@ -464,3 +464,9 @@ def test_a_measurement_of_another_version_of_the_catalogue_is_made_again_and_say
         rf"0.json: measured by another version of collapselab: it.*{OLD[case][1]}", capsys.readouterr().err
     )
     assert Result.load(run / "measure" / "0.json").rows == first.rows[: len(first.rows) // 2]
+
+
+def test_a_repeated_measurement_has_the_same_json(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"classes": True, "contexts": "1", "min_uses": 2, "tokens": 300}
+    texts = [measure(folder, corpus, state=tmp_path, quiet=True, **options).to_json() for _ in range(2)]
+    assert texts[0] == texts[1]

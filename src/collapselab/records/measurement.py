@@ -157,7 +157,7 @@ class Result:
 
     def to_json(self) -> str:
         """Return one JSON document with a checksum; an infinite value, such as a perplexity, becomes null."""
-        return document_text(self.document(), compact=True).rstrip("\n")
+        return document_text(self.document(), compact=True, sort_keys=True).rstrip("\n")
 
     def save(self, path: str | Path) -> None:
         """Write large tables as Parquet files beside the JSON document, then the document, each atomically."""
@@ -318,7 +318,9 @@ class Results:
     def to_json(self) -> str:
         """Return one JSON document with a checksum that contains all results, each with its own checksum."""
         results = [with_checksum(result.document()) for result in self.results]
-        return document_text({"format": 2, "results": results, "failures": self.failures}, compact=True).rstrip("\n")
+        return document_text(
+            {"format": 2, "results": results, "failures": self.failures}, compact=True, sort_keys=True
+        ).rstrip("\n")
 
 
 def check_suffix(path: str | Path) -> None:
