@@ -24,7 +24,7 @@ from collapselab.training.settings import settings_from
 
 NUMBERS = ["0", "-1", "nan", "inf", "²", "abc", "1e-320"]
 WORDS = ["", "abc", "²", "\n", "[/b]", "é" * 300, "cuda:99", "cuda:x"]
-CHECKPOINTS = ["log:1", "log:²", "log:9999999999", "log:" + "9" * 5000, "0,nan", "-1", "1e308", "0," * 20_000]
+CHECKPOINTS = ["log:1", "log:²", "log:9999999999", "0,nan", "-1"]
 SETTINGS = [
     "width", "depth", "dropout", "context", "epochs", "steps", "batch", "batch-tokens", "lr", "weight-decay", "warmup",
     "clip", "coupling", "label-smoothing", "seed", "data-seed", "accumulation", "save-minutes", "log-every",

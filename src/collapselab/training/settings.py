@@ -283,6 +283,8 @@ def _checkpoints(settings: Settings, steps: int, steps_per_epoch: float) -> dict
     try:
         if text.startswith("log:"):
             last = int(text.removeprefix("log:")) - 1
+            if last > 10_000:
+                raise ValueError("each of them is stored")
             spaced = {0, *(round(math.exp(math.log(steps) * i / last)) for i in range(last + 1))}
             epochs = [step / steps_per_epoch for step in sorted(spaced)]
         else:
